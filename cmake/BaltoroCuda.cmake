@@ -1,0 +1,12 @@
+# CUDA C++20: CMake before 3.26 does not know the flag, so CMAKE_CUDA_STANDARD 20 would be dropped silently.
+set(CMAKE_CUDA_ARCHITECTURES ${BALTORO_CUDA_ARCHS})
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin REQUIRED)
+endif()
+enable_language(CUDA)
+if(CMAKE_VERSION VERSION_LESS 3.26)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+find_package(CUDAToolkit REQUIRED)
