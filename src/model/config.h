@@ -1,0 +1,176 @@
+// The shape of a model, read from config.json (docs/config.md): plain integers and enums that every
+// later stage reads. Released Kimi K3 and Kimi Linear files and the variants of the `baltoro`
+// object. The form is decided by the keys present, never by model_type. Layer indices are 0-based
+// from here on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace baltoro {
+
+enum class MixerKind : std::uint8_t { kKda, kMla };
+enum class FfnKind : std::uint8_t { kDense, kMoe };
+// kFull: one matrix; kLowRank: two matrices through `gate_rank`; kNone: no gate tensors.
+enum class OutputGate : std::uint8_t { kNone, kLowRank, kFull };
+// kLatent: K and V rise from the cached latent; kMqa: the query meets the latent directly, no K
+// up-projection; kGqa: explicit keys and values of num_kv_heads heads, no latent.
+enum class MlaKind : std::uint8_t { kLatent, kMqa, kGqa };
+enum class ActivationKind : std::uint8_t { kSitu, kSwiGlu };
+
+struct LayerSpec {
+  MixerKind mixer = MixerKind::kKda;
+  FfnKind ffn = FfnKind::kDense;
+  bool operator==(const LayerSpec&) const = default;
+};
+
+// Kimi Delta Attention. All zero where the model has no KDA layer.
+struct KdaConfig {
+  std::int64_t num_heads = 0;
+  std::int64_t head_dim_k = 0;
+  std::int64_t head_dim_v = 0;
+  std::int64_t conv_width = 0;
+  // Present: g = bound * sigmoid(exp(A_log) z), bound in [-5, 0). Absent: g = -exp(A_log)
+  // softplus(z).
+  std::optional<float> gate_lower_bound;
+  bool decay_per_head = false;  // Gated DeltaNet: one g a head, f_b_proj [H, decay_rank]
+  OutputGate output_gate = OutputGate::kNone;
+  std::int64_t gate_rank = 0;   // rows of g_a_proj; 0 unless kLowRank
+  std::int64_t decay_rank = 0;  // rows of f_a_proj
+
+  std::int64_t key_width() const { return num_heads * head_dim_k; }
+  std::int64_t value_width() const { return num_heads * head_dim_v; }
+  // Rows of f_b_proj and entries of dt_bias: H * Dk, or H with one decay a head.
+  std::int64_t decay_width() const { return decay_per_head ? num_heads : key_width(); }
+};
+
+// Multi-head latent attention and its variants. All zero where the model has no such layer.
+struct MlaConfig {
+  MlaKind kind = MlaKind::kLatent;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;  // kGqa: G; else equal to num_heads
+  std::int64_t qk_nope_dim = 0;
+  std::int64_t qk_rope_dim = 0;  // the side branch; 0 where it is absent
+  std::int64_t v_head_dim = 0;
+  std::int64_t q_lora_rank = 0;     // 0: a plain q_proj
+  std::int64_t kv_lora_rank = 0;    // 0 for kGqa
+  std::optional<float> rope_theta;  // present: the side branch is rotated
+  OutputGate output_gate = OutputGate::kNone;
+  std::int64_t gate_rank = 0;  // rows of g_a_proj; 0 unless kLowRank
+
+  // Width of one head's query: Dn + Dr.
+  std::int64_t qk_dim() const { return qk_nope_dim + qk_rope_dim; }
+  std::int64_t value_width() const { return num_heads * v_head_dim; }
+  // Values that one token leaves in the cache.
+  std::int64_t cache_width() const {
+    return kind == MlaKind::kGqa ? num_kv_heads * (qk_nope_dim + v_head_dim)
+                                 : kv_lora_rank + qk_rope_dim;
+  }
+  // The query width whose -0.5th power scales the scores.
+  std::int64_t score_dim() const {
+    return kind == MlaKind::kMqa ? kv_lora_rank + qk_rope_dim : qk_dim();
+  }
+};
+
+// Mixture of experts. All zero where every layer is dense.
+struct MoeConfig {
+  std::int64_t num_experts = 0;
+  std::int64_t experts_per_token = 0;
+  std::int64_t num_shared_experts = 0;
+  std::int64_t expert_ffn_size = 0;
+  std::int64_t latent_size = 0;  // 0: full-width experts
+  bool stable_norm = false;      // RMSNorm on the weighted sum; needs a latent
+  bool renormalize = false;
+  float routed_scaling_factor = 1.0f;
+  bool router_reads_latent = false;  // gate.weight [E, Z] reads the down-projected input
+
+  std::int64_t shared_ffn_size() const { return num_shared_experts * expert_ffn_size; }
+};
+
+// The GLU activation of dense, shared and routed MLPs.
+struct ActivationConfig {
+  ActivationKind kind = ActivationKind::kSwiGlu;
+  float beta = 0.0f;         // SiTU cap of the gate
+  float linear_beta = 0.0f;  // SiTU cap of the up branch
+};
+
+// The vision tower: counted and skipped, never run.
+struct VisionConfig {
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t qkv_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t patch_size = 0;
+  std::int64_t position_height = 0;
+  std::int64_t position_width = 0;
+  std::int64_t merge = 0;  // patches that one projector row joins
+  std::int64_t text_hidden_size = 0;
+};
+
+// How a checkpoint of this configuration is written; a loader goes by the tensors it finds.
+struct ReleaseLayout {
+  bool nested = false;         // keys under text_config, names under language_model., F32 conv
+  bool mxfp4_experts = false;  // quantization_config asks for it
+};
+
+struct ModelConfig {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t intermediate_size = 0;  // dense FFN; 0 where no layer is dense
+  float rms_norm_eps = 0.0f;
+  float latent_norm_eps = 1e-6f;  // of q_a_layernorm and kv_a_layernorm
+  std::vector<LayerSpec> layers;
+  KdaConfig kda;
+  MlaConfig mla;
+  MoeConfig moe;
+  ActivationConfig activation;
+  std::int64_t attn_res_sublayers = 0;  // block length of Attention Residuals; 0: plain residual
+  bool tie_word_embeddings = false;     // lm_head is the embedding
+  std::optional<std::int64_t> bos_token_id;
+  std::optional<std::int64_t> eos_token_id;
+  std::optional<std::int64_t> pad_token_id;
+  std::optional<std::int64_t> max_positions;  // a statement of the file; nothing is sized by it
+  std::optional<VisionConfig> vision;
+  ReleaseLayout layout;
+
+  bool has_attn_res() const { return attn_res_sublayers > 0; }
+  std::int64_t num_layers_of(MixerKind kind) const;
+  std::int64_t num_layers_of(FfnKind kind) const;
+};
+
+struct ConfigOptions {
+  std::optional<float> latent_norm_eps;  // overrides the file
+};
+
+// Reads DIR/config.json, or the file itself. Throws Error{kIo} when it cannot be read, and as
+// parse_config.
+ModelConfig load_config(const std::filesystem::path& path, const ConfigOptions& options = {});
+
+// `where` names the text in messages. Throws Error{kBadModel}: one that lists all missing keys, or
+// one that lists each contradiction as key, value and rule; Error{kUnsupported} for a quantisation
+// method or routing scheme that baltoro does not do.
+ModelConfig parse_config(std::string_view text, const std::string& where,
+                         const ConfigOptions& options = {});
+
+// generation_config.json: sampling defaults and stop ids. Absent fields stay empty.
+struct GenerationConfig {
+  std::optional<bool> do_sample;
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::int64_t> max_new_tokens;
+  std::vector<std::int64_t> stop_ids;
+};
+
+// An empty struct where DIR has no such file. Throws Error{kBadModel} on malformed or out-of-range
+// values.
+GenerationConfig load_generation_config(const std::filesystem::path& dir);
+GenerationConfig parse_generation_config(std::string_view text, const std::string& where);
+
+}  // namespace baltoro
