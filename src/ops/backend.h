@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "baltoro/types.h"
 #include "core/buffer.h"
 #include "core/dtype.h"
 
@@ -21,9 +22,6 @@ struct GluMlpArgs;
 struct RouteArgs;
 struct ExpertMlpArgs;
 struct HeadArgs;
-
-// kBf16 rounds at the rounding points of the specification (section 7); kF32 rounds nowhere.
-enum class Activations : std::uint8_t { kBf16, kF32 };
 
 // One thread at a time. Scratch memory grows on first use of a size and is kept.
 class Backend {

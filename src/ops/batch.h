@@ -5,18 +5,13 @@
 #include <cstdint>
 #include <span>
 
+#include "baltoro/types.h"
+
 namespace baltoro {
 
 // Chunkwise KDA works on blocks that start at absolute multiples of this, and a page of the MLA
 // cache holds this many tokens.
 constexpr std::int64_t kBlockTokens = 64;
-
-// How a token came to be in the sequence; it alone decides the arithmetic that computes the token
-// (docs/numerics.md).
-enum class Origin : std::uint8_t {
-  kPrompt,     // arrived as input: chunkwise KDA, expanded MLA
-  kGenerated,  // chosen by the model: recurrent KDA, absorbed MLA
-};
 
 struct SequenceRows {
   std::int64_t first_row = 0;   // in the batch

@@ -24,8 +24,6 @@ struct LinearArgs {
   ConstTensorView x;  // [M, K] activations
   std::array<LinearOutput, kMaxOutputs> outputs;
   int num_outputs = 0;
-  // With one output: out = round(residual + round(W x)); may alias out.
-  ConstTensorView residual;  // [M, N] or empty
 
   void add(const WeightView& weight, const TensorView& out) {
     outputs[static_cast<std::size_t>(num_outputs++)] = {weight, out};

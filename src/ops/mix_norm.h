@@ -30,9 +30,10 @@ struct MixNormArgs {
   float mix_eps = 0;
   float norm_eps = 0;
   TensorView out;  // [M, D]; may not alias prefix or a source
-  // [M] or null: first_bad[r] becomes `layer` where it was -1 and row r of the updated prefix holds
+  // [M] or null: first_bad[r] becomes bad_tag where it was -1 and row r of the updated prefix holds
   // a NaN or infinity.
   std::int32_t* first_bad = nullptr;
+  std::int32_t bad_tag = 0;
 };
 
 void mix_norm(Backend& backend, const MixNormArgs& args);

@@ -1,0 +1,21 @@
+// The few plain types that the public interface and every layer share.
+#pragma once
+
+#include <cstdint>
+
+namespace baltoro {
+
+using TokenId = std::int32_t;
+
+// kBf16 rounds at the rounding points of the released model (docs/numerics.md); kF32 rounds
+// nowhere.
+enum class Activations : std::uint8_t { kBf16, kF32 };
+
+// How a token came to be in the sequence; it alone decides the arithmetic that computes the token
+// (docs/numerics.md).
+enum class Origin : std::uint8_t {
+  kPrompt,     // arrived as input: chunkwise KDA, expanded MLA
+  kGenerated,  // chosen by the model: recurrent KDA, absorbed MLA
+};
+
+}  // namespace baltoro
