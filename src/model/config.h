@@ -11,16 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/glu_mlp.h"
+#include "ops/mla.h"
+
 namespace baltoro {
 
 enum class MixerKind : std::uint8_t { kKda, kMla };
 enum class FfnKind : std::uint8_t { kDense, kMoe };
 // kFull: one matrix; kLowRank: two matrices through `gate_rank`; kNone: no gate tensors.
 enum class OutputGate : std::uint8_t { kNone, kLowRank, kFull };
-// kLatent: K and V rise from the cached latent; kMqa: the query meets the latent directly, no K
-// up-projection; kGqa: explicit keys and values of num_kv_heads heads, no latent.
-enum class MlaKind : std::uint8_t { kLatent, kMqa, kGqa };
-enum class ActivationKind : std::uint8_t { kSitu, kSwiGlu };
 
 struct LayerSpec {
   MixerKind mixer = MixerKind::kKda;
@@ -91,13 +90,6 @@ struct MoeConfig {
   std::int64_t shared_ffn_size() const { return num_shared_experts * expert_ffn_size; }
 };
 
-// The GLU activation of dense, shared and routed MLPs.
-struct ActivationConfig {
-  ActivationKind kind = ActivationKind::kSwiGlu;
-  float beta = 0.0f;         // SiTU cap of the gate
-  float linear_beta = 0.0f;  // SiTU cap of the up branch
-};
-
 // The vision tower: counted and skipped, never run.
 struct VisionConfig {
   std::int64_t hidden_size = 0;
@@ -128,7 +120,7 @@ struct ModelConfig {
   KdaConfig kda;
   MlaConfig mla;
   MoeConfig moe;
-  ActivationConfig activation;
+  Activation activation;                // of dense, shared and routed MLPs
   std::int64_t attn_res_sublayers = 0;  // block length of Attention Residuals; 0: plain residual
   bool tie_word_embeddings = false;     // lm_head is the embedding
   std::optional<std::int64_t> bos_token_id;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "ops/expert_mlp.h"
 
 namespace baltoro {
 
@@ -64,13 +65,6 @@ struct MlaWeights {
   WeightView v_proj;             // kGqa: [G*Dv, D]
   GateWeights gate;
   WeightView o_proj;  // [D, H*Dv]
-};
-
-// One routed expert: w1 gate and w3 up [F, Z], w2 down [Z, F] (Z = D without a latent).
-struct ExpertWeights {
-  WeightView w1;
-  WeightView w3;
-  WeightView w2;
 };
 
 struct MoeWeights {
