@@ -1,0 +1,109 @@
+// The engine: a loaded model, shared by sessions, and the one forward pass. See session.h for a
+// single token timeline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baltoro/error.h"
+#include "baltoro/types.h"
+
+namespace baltoro {
+
+class Session;
+
+// kMap reads weights from the file through the page cache, kCopy into huge-page memory at load;
+// kAuto copies where it fits.
+enum class LoadMode : std::uint8_t { kAuto, kCopy, kMap };
+
+struct EngineOptions {
+  std::string device = "cpu";  // "cpu" or "reference" (scalar, double accumulation, slow)
+  Activations activations = Activations::kBf16;
+  int num_threads = 0;  // 0: physical cores within the container's limit
+  std::optional<std::string>
+      isa;  // "scalar", "avx2", "avx512", "avx512bf16"; absent: the best that runs here
+  std::optional<float> latent_norm_eps;  // overrides config.json (docs/config.md)
+  LoadMode load = LoadMode::kAuto;
+  std::int64_t max_batch_rows =
+      512;  // rows of one pass; a multiple of 64. Longer prompts take several passes
+  // Called with bytes done and bytes in all while weights are read.
+  std::function<void(std::size_t, std::size_t)> progress;
+};
+
+// What generation_config.json of the model says; absent fields are not in the file.
+struct GenerationDefaults {
+  std::optional<bool> do_sample;
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::int64_t> max_new_tokens;
+  std::vector<TokenId> stop_ids;  // eos_token_id of both files
+};
+
+struct EngineInfo {
+  std::string backend;  // "cpu/avx2"
+  int num_threads = 1;
+  std::int64_t vocab_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t total_params = 0;
+  std::int64_t active_params = 0;
+  std::int64_t weight_bytes = 0;  // all tensors of the text model
+  std::int64_t decode_weight_bytes =
+      0;  // read for one token at batch 1: trunk without embedding, chosen experts, head
+  std::int64_t cache_bytes_per_token = 0;  // MLA cache as this backend stores it
+  std::int64_t state_bytes = 0;            // one KDA and conv state
+  std::uint64_t fingerprint =
+      0;  // of configuration, tensors and activation type; guards saved sessions
+  GenerationDefaults generation;
+};
+
+// One sequence's part of a forward pass.
+struct BatchItem {
+  Session* session = nullptr;  // each session at most once in a batch
+  std::span<const TokenId> tokens;
+  Origin origin = Origin::kPrompt;
+  // Not null: receives the logits of every token, [tokens, vocab_size]. The last row is always in
+  // session->logits().
+  std::vector<float>* all_logits = nullptr;
+  // Set where this item alone failed (a non-finite row); its session then refuses further use.
+  // Neighbours are unaffected.
+  std::optional<Error> error;
+};
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  // Reads config.json, the safetensors files and generation_config.json of `dir`.
+  // Throws Error{kBadModel, kIo, kOutOfMemory, kUsage, kUnsupported}.
+  static std::shared_ptr<Engine> load(const std::filesystem::path& dir,
+                                      const EngineOptions& options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const EngineInfo& info() const noexcept;
+
+  // A new empty timeline. It keeps the engine alive.
+  Session new_session();
+
+  // Advances every item's session by its tokens. A row's logits do not depend on the other items,
+  // on the number of threads or on how a prompt is split over calls. One call at a time (others
+  // wait). Throws Error{kUsage} for a token id outside the vocabulary, before anything is computed.
+  void forward(std::span<BatchItem> items);
+
+  struct Impl;
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  friend class Session;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baltoro
