@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that one use of baltoro needs and that are missing. Does nothing, and
+# needs no rights, when all are there.
+#   scripts/deps.sh run    build the program
+#   scripts/deps.sh test   build and run the tests and the checks
+#   scripts/deps.sh web    build the program with its HTTP server and test the page
+set -euo pipefail
+
+usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[[ $# -le 1 ]] || usage
+
+# The C++ compiler, the build tools and the libraries of the program itself.
+packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev
+  libpcre2-dev)
+case "${1:-run}" in
+  run) ;;
+  # NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
+  test) packages+=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git) ;;
+  web) packages+=(libcpp-httplib-dev prometheus-cpp-dev chromium) ;;
+  *) usage ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "deps.sh: this is not a Debian system; the build needs the equivalents of: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $state == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "deps.sh: missing ${missing[*]}; run this script as root, or install sudo" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "deps.sh: installing ${missing[*]}" >&2
+apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@" >&2; }
+apt_get update
+apt_get install -y --no-install-recommends "${missing[@]}"
