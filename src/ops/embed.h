@@ -19,6 +19,8 @@ struct EmbedArgs {
 // Throws Error{kUsage} for an id outside the table, Error{kInternal} for a shape mismatch.
 void embed(Backend& backend, const EmbedArgs& args);
 
-Cost embed_cost(std::int64_t rows, std::int64_t hidden, WeightFormat format);
+// Reads one table row a token; no FLOPs.
+Cost embed_cost(std::int64_t rows, std::int64_t hidden, WeightFormat format,
+                DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro

@@ -35,8 +35,9 @@ struct ExpertMlpArgs {
 
 void expert_mlp(Backend& backend, const ExpertMlpArgs& args);
 
-// distinct_experts: how many experts the rows touch together.
+// distinct_experts: how many experts the rows touch together; each is read once. z is read and out
+// written once a row.
 Cost expert_mlp_cost(std::int64_t rows, int top_k, double distinct_experts,
-                     const ExpertWeights& expert);
+                     const ExpertWeights& expert, DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro

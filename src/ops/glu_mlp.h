@@ -35,7 +35,8 @@ struct GluMlpArgs {
 
 void glu_mlp(Backend& backend, const GluMlpArgs& args);
 
+// The three products; x read and out written, nothing between them.
 Cost glu_mlp_cost(std::int64_t rows, const WeightView& gate, const WeightView& up,
-                  const WeightView& down);
+                  const WeightView& down, DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro

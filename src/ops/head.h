@@ -19,6 +19,7 @@ struct HeadArgs {
 
 void head(Backend& backend, const HeadArgs& args);
 
-Cost head_cost(std::int64_t rows, const WeightView& weight);
+// rows: how many rows of logits.
+Cost head_cost(std::int64_t rows, const WeightView& weight, DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro

@@ -81,8 +81,10 @@ struct KdaMixArgs {
 void kda_mix(Backend& backend, const KdaMixArgs& args);
 
 // One layer over `rows` tokens of `sequences` sequences. FLOPs: 7 H Dk Dv a token (decay 1, predict
-// 2, write 2, read 2) and the conv.
+// 2, write 2, read 2) and 2 W a conv channel, for both origins; executed FLOPs of prompts are those
+// of the chunk form, 6 Dk Dv + C (2 Dk + Dv) + C^2 a token and head with C = kBlockTokens. An
+// output gate is counted. State and conv history move once each way per sequence, in f32.
 Cost kda_mix_cost(const KdaShape& shape, std::int64_t rows, std::int64_t sequences,
-                  DType activation_dtype);
+                  DType activation_dtype, Origin origin = Origin::kGenerated);
 
 }  // namespace baltoro

@@ -32,6 +32,8 @@ struct LinearArgs {
 
 void linear(Backend& backend, const LinearArgs& args);
 
-Cost linear_cost(std::int64_t rows, const WeightView& weight);
+// One weight: 2 M N K FLOPs; x is counted once per weight.
+Cost linear_cost(std::int64_t rows, const WeightView& weight,
+                 DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro

@@ -69,7 +69,7 @@ struct MlaArgs {
   std::optional<float> rope_theta;
   ConstTensorView gate;  // [M, H*Dv] or empty
   MlaCache cache;
-  TensorView out;  // [M, H*Dv]
+  TensorView out;  // [M, H*Dv]; may alias no input
 };
 
 // Each serves the sequences of its origin (prompt, generated) and leaves the rows of the others
@@ -77,7 +77,10 @@ struct MlaArgs {
 void mla_prefill(Backend& backend, const MlaArgs& args);
 void mla_decode(Backend& backend, const MlaArgs& args);
 
-// One sequence: `rows` new tokens, the first at position start_pos.
+// One sequence: `rows` new tokens, the first at position start_pos. An output gate is counted; kv_b
+// as bf16; the cache of the past is read and that of the new tokens written once. FLOPs: the causal
+// (query, key) pairs exactly; prefill up-projects the new tokens only, and its executed FLOPs
+// re-expand the past.
 Cost mla_prefill_cost(const MlaShape& shape, std::int64_t rows, std::int64_t start_pos,
                       DType activation_dtype, DType cache_dtype);
 Cost mla_decode_cost(const MlaShape& shape, std::int64_t start_pos, DType activation_dtype,

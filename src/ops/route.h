@@ -28,6 +28,8 @@ struct RouteArgs {
 
 void route(Backend& backend, const RouteArgs& args);
 
-Cost route_cost(std::int64_t rows, const WeightView& weight, int top_k);
+// 2 M E K FLOPs; writes the chosen ids and weights, not the scores.
+Cost route_cost(std::int64_t rows, const WeightView& weight, int top_k,
+                DType activation_dtype = DType::kBf16);
 
 }  // namespace baltoro
