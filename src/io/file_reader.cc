@@ -1,0 +1,92 @@
+#include "io/file_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+
+namespace baltoro {
+namespace {
+
+// Linux moves at most 0x7ffff000 bytes in one call.
+constexpr std::size_t kMaxReadBytes = std::size_t{1} << 30;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+void read_fully(const PositionedRead& read, std::uint64_t offset, std::span<std::byte> into,
+                const std::filesystem::path& where) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got =
+        read(into.data() + done, std::min(into.size() - done, kMaxReadBytes), offset + done);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      fail(ErrorCode::kIo, "{}: reading {} bytes at offset {} failed: {}", where.string(),
+           into.size() - done, offset + done, reason(errno));
+    }
+    if (got == 0) {
+      fail(ErrorCode::kIo, "{}: the file ends at offset {}, {} bytes before the end of the read",
+           where.string(), offset + done, into.size() - done);
+    }
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
+  fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) fail(ErrorCode::kIo, "{}: cannot open: {}", path.string(), reason(errno));
+  struct stat info = {};
+  const bool ok = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
+  if (!ok) {
+    close(fd_);
+    fail(ErrorCode::kIo, "{}: not a regular file", path.string());
+  }
+  size_ = static_cast<std::uint64_t>(info.st_size);
+}
+
+FileReader::~FileReader() {
+  if (map_ != nullptr) munmap(map_, size_);
+  if (fd_ >= 0) close(fd_);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(std::exchange(other.size_, 0)),
+      map_(std::exchange(other.map_, nullptr)) {}
+
+FileReader& FileReader::operator=(FileReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  std::swap(map_, other.map_);
+  return *this;
+}
+
+void FileReader::read(std::uint64_t offset, std::span<std::byte> into) const {
+  read_fully([this](void* to, std::size_t bytes,
+                    std::uint64_t at) { return pread(fd_, to, bytes, static_cast<off_t>(at)); },
+             offset, into, path_);
+}
+
+std::span<const std::byte> FileReader::map() {
+  if (map_ == nullptr && size_ > 0) {
+    void* map = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
+    if (map == MAP_FAILED) {
+      fail(ErrorCode::kIo, "{}: cannot map {} bytes: {}", path_.string(), size_, reason(errno));
+    }
+    map_ = map;
+  }
+  return {static_cast<const std::byte*>(map_), size_};
+}
+
+}  // namespace baltoro

@@ -1,0 +1,15 @@
+// How much host memory there is and how much this process holds, in bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace baltoro {
+
+// Memory that can still be taken without swapping: MemAvailable, bounded by what is left of the
+// cgroup's limit. 0 where the system does not say.
+std::uint64_t available_memory_bytes();
+
+// The resident set of this process. 0 where the system does not say.
+std::uint64_t resident_memory_bytes();
+
+}  // namespace baltoro

@@ -1,0 +1,99 @@
+// Owns the memory that weights live in. Binding asks for tensors and slices of them and gets their
+// final addresses at once; load() then fills the copied ones by parallel reads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/buffer.h"
+#include "io/checkpoint_files.h"
+
+namespace baltoro {
+
+// kCopy reads into 64-byte aligned memory of huge pages; kMap reads through the page cache where
+// the tensor lies in the file; kAuto copies when the weights fit into nine tenths of the free
+// memory.
+enum class LoadMode { kAuto, kCopy, kMap };
+
+// Part of a tensor of rank >= 1: rows of the first dimension and, within each row, a range of
+// bytes.
+struct TensorSlice {
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+  std::int64_t first_byte = 0;
+  std::int64_t num_bytes = 0;
+};
+
+struct WeightStoreOptions {
+  LoadMode mode = LoadMode::kAuto;
+  // The fraction of the tensors that will be placed, for kAuto's decision: 1 / Partition.size.
+  double share = 1.0;
+  int read_threads = 8;
+};
+
+using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
+
+// One thread at a time until load() has returned; immutable afterwards.
+class WeightStore {
+ public:
+  // Opens `path` (a directory or one .safetensors file) as CheckpointFiles does; reads no data.
+  explicit WeightStore(const std::filesystem::path& path, const WeightStoreOptions& options = {});
+
+  const CheckpointFiles& files() const noexcept { return files_; }
+  // kCopy or kMap: what kAuto became.
+  LoadMode mode() const noexcept { return mode_; }
+  const TensorInfo* find(std::string_view name) const { return files_.find(name); }
+
+  // Bytes of one row of the first dimension. Throws Error{kInternal} for a tensor without
+  // dimensions.
+  static std::int64_t row_bytes(const TensorInfo& tensor);
+
+  // The address where the tensor or slice is, or will be after load(); slices are dense there. A
+  // slice of whole rows under kMap is the file itself. Throws Error{kInternal} for a slice outside
+  // of the tensor, Error{kOutOfMemory}.
+  const std::byte* place(const TensorInfo& tensor);
+  const std::byte* place(const TensorInfo& tensor, const TensorSlice& slice);
+
+  // Fills what was placed, in order of file and offset. `progress` is called from one thread at a
+  // time. Throws Error{kIo} when a read fails; the store must then be dropped.
+  void load(const LoadProgress& progress = {});
+
+  // Elements [begin, begin + count) of a tensor of BF16, F16 or F32, widened exactly. Works before
+  // load(). Throws Error{kInternal} outside of the tensor or for another dtype, Error{kIo}.
+  std::vector<float> read_f32(const TensorInfo& tensor, std::int64_t begin,
+                              std::int64_t count) const;
+
+  // Bytes of owned memory that were placed, and bytes that are used through maps.
+  std::uint64_t copied_bytes() const noexcept { return copied_bytes_; }
+  std::uint64_t mapped_bytes() const noexcept { return mapped_bytes_; }
+
+ private:
+  // A run of rows to be read: `num_rows` pieces of `piece_bytes`, `stride` apart in the file, dense
+  // at `into`.
+  struct Job {
+    std::uint32_t file = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t num_rows = 0;
+    std::uint64_t piece_bytes = 0;
+    std::uint64_t stride = 0;
+    std::byte* into = nullptr;
+  };
+
+  std::byte* allocate(std::uint64_t bytes);
+  void add_jobs(Job job);
+  void run(const Job& job) const;
+
+  CheckpointFiles files_;
+  LoadMode mode_;
+  int read_threads_;
+  std::vector<Buffer> blocks_;
+  std::uint64_t block_used_ = 0;
+  std::vector<Job> jobs_;
+  std::uint64_t copied_bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;
+};
+
+}  // namespace baltoro
