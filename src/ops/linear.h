@@ -22,7 +22,7 @@ struct LinearArgs {
 
   int layer = -1;     // for traces and error messages
   ConstTensorView x;  // [M, K] activations
-  std::array<LinearOutput, kMaxOutputs> outputs;
+  std::array<LinearOutput, kMaxOutputs> outputs = {};
   int num_outputs = 0;
 
   void add(const WeightView& weight, const TensorView& out) {

@@ -1,0 +1,47 @@
+#include "model/model.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "model/block.h"
+#include "model/residual_stream.h"
+#include "ops/embed.h"
+#include "ops/head.h"
+
+namespace baltoro {
+
+Model::Model(ModelConfig config, ModelWeights weights)
+    : config_(std::move(config)), weights_(std::move(weights)) {}
+
+ConstTensorView Model::forward(Backend& backend, const BatchView& batch, SequenceState& state,
+                               Workspace& workspace) const {
+  ResidualStream stream(backend, config_, workspace, batch.num_rows());
+  embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
+
+  LayerContext context{backend, config_, batch, state, workspace};
+  for (const LayerWeights& layer : weights_.layers) {
+    run_block(context, layer, stream);
+    ++context.layer;
+  }
+
+  const AttnResWeights* output_mix =
+      weights_.output_attn_res ? &*weights_.output_attn_res : nullptr;
+  return stream.finish(output_mix, weights_.final_norm);
+}
+
+void Model::logits(Backend& backend, const ConstTensorView& normed,
+                   std::span<const std::int32_t> rows, float* logits) const {
+  head(backend, {.x = normed, .rows = rows, .weight = weights_.lm_head, .logits = logits});
+}
+
+std::string Model::describe_bad_tag(std::int32_t tag) const {
+  if (tag < 0) return "the head";
+  if (tag == 0) return "the embedding";
+  const int sublayer = tag - 1;
+  const int layer = sublayer / 2;
+  if (sublayer % 2 == 1) return fmt::format("the FFN of layer {}", layer);
+  const bool is_kda = config_.layers.at(static_cast<std::size_t>(layer)).mixer == MixerKind::kKda;
+  return fmt::format("the {} mixer of layer {}", is_kda ? "KDA" : "MLA", layer);
+}
+
+}  // namespace baltoro

@@ -1,0 +1,44 @@
+// The model: embedding, blocks, output mix, head (specification 5.2, 7). Knows tensors and ops, no
+// device and no request.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "model/config.h"
+#include "model/sequence_state.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+#include "ops/backend.h"
+#include "ops/batch.h"
+
+namespace baltoro {
+
+// Immutable after construction; the weights' memory belongs to a WeightStore that outlives it.
+class Model {
+ public:
+  Model(ModelConfig config, ModelWeights weights);
+
+  const ModelConfig& config() const noexcept { return config_; }
+  const ModelWeights& weights() const noexcept { return weights_; }
+
+  // Runs the batch through all layers and updates the sequences' state. Returns the rows after the
+  // final norm, [M, D], in `workspace`, where they stay until the next pass; Workspace::first_bad
+  // then tells non-finite rows.
+  ConstTensorView forward(Backend& backend, const BatchView& batch, SequenceState& state,
+                          Workspace& workspace) const;
+
+  // logits[i] = lm_head normed[rows[i]].  logits [rows, V] f32, host memory.
+  void logits(Backend& backend, const ConstTensorView& normed, std::span<const std::int32_t> rows,
+              float* logits) const;
+
+  // What a tag in Workspace::first_bad stands for, such as "the FFN of layer 7".
+  std::string describe_bad_tag(std::int32_t tag) const;
+
+ private:
+  ModelConfig config_;
+  ModelWeights weights_;
+};
+
+}  // namespace baltoro

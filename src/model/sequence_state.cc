@@ -1,0 +1,133 @@
+#include "model/sequence_state.h"
+
+#include <cstring>
+
+#include "core/error.h"
+
+namespace baltoro {
+
+KdaShape kda_shape(const KdaConfig& config) {
+  return {.num_heads = config.num_heads,
+          .head_dim_k = config.head_dim_k,
+          .head_dim_v = config.head_dim_v,
+          .conv_width = config.conv_width,
+          .decay_per_head = config.decay_per_head};
+}
+
+MlaShape mla_shape(const MlaConfig& config) {
+  return {.kind = config.kind,
+          .num_heads = config.num_heads,
+          .num_kv_heads = config.num_kv_heads,
+          .nope_dim = config.qk_nope_dim,
+          .rope_dim = config.qk_rope_dim,
+          .v_head_dim = config.v_head_dim,
+          .kv_rank = config.kv_lora_rank};
+}
+
+SequenceState::SequenceState(Backend& backend, const ModelConfig& config)
+    : backend_(backend), kda_shape_(kda_shape(config.kda)), mla_shape_(mla_shape(config.mla)) {
+  const auto f32_bytes = [](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * sizeof(float);
+  };
+  const std::size_t page_bytes = static_cast<std::size_t>(kBlockTokens * mla_shape_.cache_width()) *
+                                 dtype_bytes(backend.cache_dtype());
+  for (const LayerSpec& layer : config.layers) {
+    if (layer.mixer == MixerKind::kKda) {
+      index_of_layer_.push_back(static_cast<int>(states_.size()));
+      states_.push_back({Buffer(), f32_bytes(kda_shape_.state_elements())});
+      convs_.push_back({Buffer(), f32_bytes(kda_shape_.conv_elements())});
+    } else {
+      index_of_layer_.push_back(static_cast<int>(caches_.size()));
+      caches_.push_back({Buffer(), page_bytes});
+    }
+  }
+}
+
+std::byte* SequenceState::item(Pool& pool, std::int32_t index) {
+  return static_cast<std::byte*>(pool.buffer.data()) +
+         static_cast<std::size_t>(index) * pool.item_bytes;
+}
+
+void SequenceState::grow(Pool& pool, std::int32_t old_count, std::int32_t new_count,
+                         const char* purpose) {
+  if (pool.item_bytes == 0) return;
+  Buffer larger = backend_.allocate(static_cast<std::size_t>(new_count) * pool.item_bytes, purpose);
+  const std::size_t kept = static_cast<std::size_t>(old_count) * pool.item_bytes;
+  if (kept > 0) backend_.copy(larger.data(), pool.buffer.data(), kept);
+  pool.buffer = std::move(larger);
+}
+
+void SequenceState::reserve_slots(std::int32_t count) {
+  if (count <= num_slots_) return;
+  for (Pool& pool : states_) grow(pool, num_slots_, count, "KDA states");
+  for (Pool& pool : convs_) grow(pool, num_slots_, count, "short-convolution history");
+  num_slots_ = count;
+}
+
+void SequenceState::reserve_pages(std::int32_t count) {
+  if (count <= num_pages_) return;
+  for (Pool& pool : caches_) grow(pool, num_pages_, count, "MLA cache");
+  num_pages_ = count;
+}
+
+KdaStatePool SequenceState::kda(int layer) {
+  const auto index = static_cast<std::size_t>(index_of_layer_.at(static_cast<std::size_t>(layer)));
+  return {.state = states_.at(index).buffer.f32(),
+          .conv = convs_.at(index).buffer.f32(),
+          .num_slots = num_slots_};
+}
+
+MlaCache SequenceState::mla(int layer) {
+  const auto index = static_cast<std::size_t>(index_of_layer_.at(static_cast<std::size_t>(layer)));
+  return {.data = caches_.at(index).buffer.data(),
+          .dtype = backend_.cache_dtype(),
+          .num_pages = num_pages_};
+}
+
+void SequenceState::clear_slot(std::int32_t slot) {
+  for (std::span<std::byte> part : slot_parts(slot)) std::memset(part.data(), 0, part.size());
+}
+
+void SequenceState::copy_slot(std::int32_t to, std::int32_t from) {
+  BALTORO_CHECK(to != from, "slot {} copied onto itself", to);
+  for (std::vector<Pool>* pools : {&states_, &convs_}) {
+    for (Pool& pool : *pools) {
+      if (pool.item_bytes > 0) backend_.copy(item(pool, to), item(pool, from), pool.item_bytes);
+    }
+  }
+}
+
+void SequenceState::copy_page(std::int32_t to, std::int32_t from) {
+  BALTORO_CHECK(to != from, "page {} copied onto itself", to);
+  for (Pool& pool : caches_) backend_.copy(item(pool, to), item(pool, from), pool.item_bytes);
+}
+
+std::size_t SequenceState::slot_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const Pool& pool : states_) bytes += pool.item_bytes;
+  for (const Pool& pool : convs_) bytes += pool.item_bytes;
+  return bytes;
+}
+
+std::size_t SequenceState::page_bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const Pool& pool : caches_) bytes += pool.item_bytes;
+  return bytes;
+}
+
+std::vector<std::span<std::byte>> SequenceState::slot_parts(std::int32_t slot) {
+  std::vector<std::span<std::byte>> parts;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    parts.emplace_back(item(states_[i], slot), states_[i].item_bytes);
+    if (convs_[i].item_bytes > 0) parts.emplace_back(item(convs_[i], slot), convs_[i].item_bytes);
+  }
+  return parts;
+}
+
+std::vector<std::span<std::byte>> SequenceState::page_parts(std::int32_t page) {
+  std::vector<std::span<std::byte>> parts;
+  for (Pool& pool : caches_) parts.emplace_back(item(pool, page), pool.item_bytes);
+  return parts;
+}
+
+}  // namespace baltoro

@@ -1,0 +1,69 @@
+// The memory of all sequences between forward passes: a pool of KDA and conv state slots and a pool
+// of MLA cache pages for each layer. Which slot and pages belong to whom is the engine's business
+// (engine/state_pool.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "model/config.h"
+#include "ops/backend.h"
+#include "ops/kda.h"
+#include "ops/mla.h"
+
+namespace baltoro {
+
+// The op's view of a configured mixer.
+KdaShape kda_shape(const KdaConfig& config);
+MlaShape mla_shape(const MlaConfig& config);
+
+// One thread at a time. Pointers from kda() and mla() are valid until the next reserve.
+class SequenceState {
+ public:
+  SequenceState(Backend& backend, const ModelConfig& config);
+
+  // Grow the pools to at least this many slots or pages; contents are kept. New slots are zero.
+  void reserve_slots(std::int32_t count);
+  void reserve_pages(std::int32_t count);
+  std::int32_t num_slots() const noexcept { return num_slots_; }
+  std::int32_t num_pages() const noexcept { return num_pages_; }
+
+  // `layer` counts all layers; it must be of the right kind.
+  KdaStatePool kda(int layer);
+  MlaCache mla(int layer);
+
+  void clear_slot(std::int32_t slot);
+  void copy_slot(std::int32_t to, std::int32_t from);
+  void copy_page(std::int32_t to, std::int32_t from);
+
+  // Bytes of one slot and of one page over all layers.
+  std::size_t slot_bytes() const noexcept;
+  std::size_t page_bytes() const noexcept;
+  // All layers' parts of one slot or page, in layer order, for saving and restoring.
+  std::vector<std::span<std::byte>> slot_parts(std::int32_t slot);
+  std::vector<std::span<std::byte>> page_parts(std::int32_t page);
+
+ private:
+  // One array of `item_bytes`-sized items, one item a slot or page.
+  struct Pool {
+    Buffer buffer;
+    std::size_t item_bytes = 0;
+  };
+  void grow(Pool& pool, std::int32_t old_count, std::int32_t new_count, const char* purpose);
+  static std::byte* item(Pool& pool, std::int32_t index);
+
+  Backend& backend_;
+  KdaShape kda_shape_;
+  MlaShape mla_shape_;
+  std::vector<int> index_of_layer_;  // among the layers of the same kind
+  std::vector<Pool> states_;         // a KDA layer each
+  std::vector<Pool> convs_;          // a KDA layer each
+  std::vector<Pool> caches_;         // an MLA layer each
+  std::int32_t num_slots_ = 0;
+  std::int32_t num_pages_ = 0;
+};
+
+}  // namespace baltoro

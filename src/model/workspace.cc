@@ -1,0 +1,57 @@
+#include "model/workspace.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "model/residual_stream.h"
+
+namespace baltoro {
+
+Scratch::Scratch(Backend& backend, std::int64_t max_elements, DType dtype)
+    : buffer_(backend.allocate(static_cast<std::size_t>(max_elements) * dtype_bytes(dtype),
+                               "activations")),
+      dtype_(dtype),
+      max_elements_(max_elements) {}
+
+TensorView Scratch::view(std::int64_t rows, std::int64_t cols) {
+  BALTORO_CHECK(rows * cols <= max_elements_, "scratch of {} elements cannot hold [{}, {}]",
+                max_elements_, rows, cols);
+  return {buffer_.data(), dtype_, {rows, cols}};
+}
+
+Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows)
+    : max_rows(rows) {
+  const KdaConfig& kda = config.kda;
+  const MlaConfig& mla = config.mla;
+  const MoeConfig& moe = config.moe;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t expert_width = moe.latent_size > 0 ? moe.latent_size : hidden;
+  const auto scratch = [&](std::int64_t width) {
+    return Scratch(backend, rows * width, backend.activation_dtype());
+  };
+
+  for (int i = 0; i < ResidualStream::num_buffers(config); ++i) stream.push_back(scratch(hidden));
+  bank.reserve(stream.size());
+  normed = scratch(hidden);
+  q = scratch(std::max(kda.key_width(), mla.num_heads * mla.qk_dim()));
+  k = scratch(std::max(
+      {kda.key_width(), mla.kv_lora_rank + mla.qk_rope_dim, mla.num_kv_heads * mla.qk_nope_dim}));
+  v = scratch(std::max(kda.value_width(), mla.num_kv_heads * mla.v_head_dim));
+  low_rank = scratch(std::max({kda.decay_rank, kda.gate_rank, mla.q_lora_rank, mla.gate_rank}));
+  low_rank_normed = scratch(mla.q_lora_rank);
+  decay = scratch(kda.decay_width());
+  beta = scratch(kda.num_heads);
+  gate = scratch(std::max(kda.value_width(), mla.value_width()));
+  mixed = scratch(std::max(kda.value_width(), mla.value_width()));
+  if (moe.num_experts > 0) {
+    latent = scratch(expert_width);
+    expert_sum = scratch(expert_width);
+    expert_sum_normed = scratch(expert_width);
+    routed = scratch(hidden);
+    expert_ids = Scratch(backend, rows * moe.experts_per_token, DType::kI32);
+    expert_weights = Scratch(backend, rows * moe.experts_per_token, DType::kF32);
+  }
+  first_bad = Scratch(backend, rows, DType::kI32);
+}
+
+}  // namespace baltoro
