@@ -18,10 +18,7 @@
 namespace baltoro {
 
 class Session;
-
-// kMap reads weights from the file through the page cache, kCopy into huge-page memory at load;
-// kAuto copies where it fits.
-enum class LoadMode : std::uint8_t { kAuto, kCopy, kMap };
+class Snapshot;
 
 struct EngineOptions {
   std::string device = "cpu";  // "cpu" or "reference" (scalar, double accumulation, slow)
@@ -75,7 +72,7 @@ struct BatchItem {
   std::vector<float>* all_logits = nullptr;
   // Set where this item alone failed (a non-finite row); its session then refuses further use.
   // Neighbours are unaffected.
-  std::optional<Error> error;
+  std::optional<Error> error = std::nullopt;
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -103,6 +100,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   explicit Engine(std::unique_ptr<Impl> impl);
   friend class Session;
+  friend class Snapshot;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -18,4 +18,9 @@ enum class Origin : std::uint8_t {
   kGenerated,  // chosen by the model: recurrent KDA, absorbed MLA
 };
 
+// kCopy reads weights into 64-byte aligned memory of huge pages at load; kMap reads them through
+// the page cache where they lie in the file; kAuto copies when they fit into nine tenths of the
+// free memory.
+enum class LoadMode : std::uint8_t { kAuto, kCopy, kMap };
+
 }  // namespace baltoro

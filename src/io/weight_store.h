@@ -8,15 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "baltoro/types.h"
 #include "core/buffer.h"
 #include "io/checkpoint_files.h"
 
 namespace baltoro {
-
-// kCopy reads into 64-byte aligned memory of huge pages; kMap reads through the page cache where
-// the tensor lies in the file; kAuto copies when the weights fit into nine tenths of the free
-// memory.
-enum class LoadMode { kAuto, kCopy, kMap };
 
 // Part of a tensor of rank >= 1: rows of the first dimension and, within each row, a range of
 // bytes.
