@@ -10,6 +10,8 @@
 
 namespace baltoro {
 
+// Filters apply to the tempered distribution, in the order top-k, top-p, min-p; the most likely
+// token always stays. Ties go to the lower id.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
   std::int64_t top_k = 0;    // 0: off
@@ -44,6 +46,8 @@ class Sampler {
   Choice choose(std::span<const float> logits, std::uint64_t step);
 
  private:
+  TokenId draw(std::span<const float> logits, float max, std::uint64_t step);
+
   SamplingParams params_;
   std::vector<TokenId> banned_;
   std::vector<float> probability_;

@@ -1,0 +1,63 @@
+// The generation loop: choose, feed back, decode to text, stop. Works on a session that has read
+// its prompt.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baltoro/sampler.h"
+#include "baltoro/session.h"
+#include "baltoro/tokenizer.h"
+#include "baltoro/types.h"
+
+namespace baltoro {
+
+// Why a generation ended.
+enum class StopReason : std::uint8_t {
+  kStopToken,
+  kStopString,
+  kMaxTokens,
+  kCancelled,  // the callback said so
+};
+
+struct GenerateOptions {
+  SamplingParams sampling;
+  std::int64_t max_tokens = 256;
+  std::vector<TokenId> stop_ids;
+  // Generation ends where one of these would appear in the text; it is not part of the text. They
+  // may begin in one token and end in a later one. None may be empty; they need a tokenizer.
+  std::vector<std::string> stop_strings;
+  std::vector<TokenId> banned;  // never chosen
+};
+
+struct GeneratedToken {
+  Choice choice;
+  std::int64_t index = 0;  // from 0
+  bool is_stop = false;    // a stop token: it has no text
+  // Text that may be shown now: whole UTF-8 characters, and nothing that a stop string might still
+  // take back. Valid during the callback.
+  std::string_view text;
+};
+
+struct Generation {
+  std::vector<TokenId> ids;  // all chosen tokens, the stop token included
+  std::string text;
+  StopReason reason = StopReason::kMaxTokens;
+};
+
+// Generates from session.logits() on. Every chosen token but the last is decoded, so that the
+// session ends one token short of prompt + ids: feed ids.back() to continue. The random choice of a
+// token depends on (seed, position, logits) alone. Without a tokenizer there is no text. `on_token`
+// is called once a token; false ends the generation. Throws Error{kUsage} for bad options, and as
+// Sampler::choose and Session::decode.
+Generation generate(Session& session, const Tokenizer* tokenizer, const GenerateOptions& options,
+                    const std::function<bool(const GeneratedToken&)>& on_token = {});
+
+// The reserved ids of a tokenizer that lie within a vocabulary of vocab_size, and the ids of the
+// model's output that the tokenizer does not know: what a sampler must never choose.
+std::vector<TokenId> unusable_ids(const Tokenizer& tokenizer, std::int64_t vocab_size);
+
+}  // namespace baltoro

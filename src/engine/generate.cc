@@ -1,0 +1,87 @@
+#include "baltoro/generate.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "engine/stop_matcher.h"
+
+namespace baltoro {
+namespace {
+
+void check(const GenerateOptions& options, const Tokenizer* tokenizer) {
+  if (options.max_tokens < 0) {
+    fail(ErrorCode::kUsage, "max_tokens is {}; it must be at least 0", options.max_tokens);
+  }
+  if (tokenizer == nullptr && !options.stop_strings.empty()) {
+    fail(ErrorCode::kUsage, "stop strings need a tokenizer, and the model has none");
+  }
+}
+
+// Ids to text that may be shown: whole characters, stop strings removed.
+class TextStream {
+ public:
+  TextStream(const Tokenizer* tokenizer, const std::vector<std::string>& stops) : matcher_(stops) {
+    if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
+  }
+  std::string feed(TokenId id) {
+    return decoder_ ? matcher_.feed(decoder_->feed(id)) : std::string();
+  }
+  std::string finish() {
+    if (!decoder_) return {};
+    std::string text = matcher_.feed(decoder_->finish());
+    return text + matcher_.finish();
+  }
+  bool matched() const { return matcher_.matched(); }
+
+ private:
+  std::optional<StreamDecoder> decoder_;
+  StopMatcher matcher_;
+};
+
+}  // namespace
+
+Generation generate(Session& session, const Tokenizer* tokenizer, const GenerateOptions& options,
+                    const std::function<bool(const GeneratedToken&)>& on_token) {
+  check(options, tokenizer);
+  Sampler sampler(options.sampling, options.banned);
+  TextStream stream(tokenizer, options.stop_strings);
+  Generation result;
+  for (std::int64_t i = 0; i < options.max_tokens; ++i) {
+    if (i > 0) session.decode(result.ids.back());
+    GeneratedToken token;
+    token.choice = sampler.choose(session.logits(), static_cast<std::uint64_t>(session.position()));
+    token.index = i;
+    const TokenId id = token.choice.token;
+    token.is_stop = std::ranges::find(options.stop_ids, id) != options.stop_ids.end();
+    result.ids.push_back(id);
+
+    std::string text = token.is_stop ? std::string() : stream.feed(id);
+    const bool is_last = token.is_stop || stream.matched() || i + 1 == options.max_tokens;
+    if (is_last) text += stream.finish();
+    token.text = text;
+    result.text += text;
+    const bool go_on = !on_token || on_token(token);
+
+    if (token.is_stop) result.reason = StopReason::kStopToken;
+    if (stream.matched()) result.reason = StopReason::kStopString;
+    if (is_last) break;
+    if (!go_on) {
+      result.reason = StopReason::kCancelled;
+      result.text += stream.finish();
+      break;
+    }
+  }
+  return result;
+}
+
+std::vector<TokenId> unusable_ids(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  std::vector<TokenId> ids;
+  for (std::int64_t i = 0; i < vocab_size; ++i) {
+    const auto id = static_cast<TokenId>(i);
+    if (i >= tokenizer.vocab_size() || tokenizer.is_reserved(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace baltoro
