@@ -25,6 +25,7 @@ CONTRACTION = r"(?:'(?:[sS\u017f]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD]))?"
 BLOCK_CHARS = 400_000
 RUN_CHARS = 25_000
 CACHE_PIECES = 200_000
+CACHE_SEGMENTS = 10_000
 
 
 def class_ranges(members):
@@ -144,6 +145,7 @@ class Tokenizer:
         self.special = {name: i for i, name in special_names(len(ranks)).items()}
         self.special_text = {i: name for name, i in self.special.items()}
         self.cache = {}
+        self.segments = {}
 
     @classmethod
     def load(cls, path):

@@ -24,6 +24,11 @@ MARKUP = """message think response tools call argument user assistant system too
 string number key json object low high max declare effort type index""".split()
 MARKUP_PIECES = ['="', " role", " type", " tool", " index", " key", " name"]
 
+# Pieces that the generated conversations use often and books seldom.
+CHAT_PIECES = [" calculator", " =", " +", " -", " /", " *", "Please", ".\n\n", "One", " biggest", " color", "Tell", "Nobody",
+               "Think", " animal", " named", " birthday", "Kindly", " carrying", " Nobody", "Next", "Once", "Here", "Be",
+               " numbers", " minus", " plus", "Word", "Now", "There"]
+
 
 def count_pieces(text):
     counts = collections.Counter(bpe.split(text))
@@ -33,6 +38,8 @@ def count_pieces(text):
             counts[" " + word] += WORLD_COUNT
     for word in lexicon.NAMES:
         counts[word] += WORLD_COUNT
+    for piece in CHAT_PIECES:
+        counts[piece] += WORLD_COUNT
     for piece in MARKUP + MARKUP_PIECES:
         counts[piece] += MARKUP_COUNT
     return {p: c for p, c in counts.items() if c >= 2 and not any(ch.isdigit() for ch in p)}

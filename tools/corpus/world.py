@@ -69,6 +69,9 @@ class World:
     def place_of(self, t):
         return self.lies.get(t) or self.at[self.holder[t]]
 
+    def other_places(self, here):
+        return [x for x in self.places if x != here]
+
     def go(self, p, x):
         self.at[p] = x
         self.visited[p].append(x)
@@ -92,15 +95,16 @@ class World:
             t, q = src.pick(own), src.pick(near)
             self.holder[t] = q
             self.say(GIVE, p, q=q, t=t)
+            self.subject = None
         elif own and roll < 0.25:
             t = src.pick(own)
             del self.holder[t]
             self.lies[t] = here
             self.say(DROP, p, t=t)
         elif own and roll < 0.5:
-            self.go(p, self.at[src.pick([q for q in self.people if q != p])])
+            self.go(p, src.pick([x for q, x in self.at.items() if x != here] or self.other_places(here)))
         else:
-            self.go(p, src.pick([x for x in self.places if x != here]))
+            self.go(p, src.pick(self.other_places(here)))
         if src.chance(0.15):
             self.say(FILLER, p)
 

@@ -7,6 +7,8 @@ marks what the assistant itself produces (everything after the generation prefix
 
 import json
 
+import bpe
+
 OPEN, CLOSE, SEP, END = "<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"
 TOOLS_HEAD = "# Tools\nHere are the available tools, described in JSONSchema.\n\n"
 NEW_TOOLS_HEAD = ("## New Tools Available\nThe system dynamically extends the toolset via lazy-loading.\n"
@@ -264,10 +266,15 @@ def render(messages, tools=None, thinking=True, effort="max", generate=False, to
 
 
 def to_ids(segments, tokenizer):
-    """Segments -> (ids, written flag of each id)."""
+    """Segments -> (ids, written flag of each id). Segments recur (tool declarations, tag names), so they are kept."""
     ids, written = [], []
     for text, control, by_assistant in segments:
-        part = [tokenizer.special[text]] if control else tokenizer.encode(text)
+        key = (text, control)
+        part = tokenizer.segments.get(key)
+        if part is None:
+            part = [tokenizer.special[text]] if control else tokenizer.encode(text)
+            if len(tokenizer.segments) < bpe.CACHE_SEGMENTS:
+                tokenizer.segments[key] = part
         ids += part
         written += [int(by_assistant)] * len(part)
     return ids, written
