@@ -1,0 +1,135 @@
+// Which format a checkpoint speaks, and the way from a conversation to ids.
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include "baltoro/chat.h"
+#include "core/error.h"
+#include "text/chat_output.h"
+#include "text/chat_tools.h"
+#include "text/k2_parse.h"
+#include "text/k2_render.h"
+#include "text/xtml_parse.h"
+#include "text/xtml_render.h"
+
+namespace baltoro {
+namespace {
+
+struct MarkerName {
+  const char* token;
+  ChatMarker marker;
+};
+
+constexpr MarkerName kXtmlMarkers[] = {{kXtmlOpen, ChatMarker::kOpen},
+                                       {kXtmlClose, ChatMarker::kClose},
+                                       {kXtmlSep, ChatMarker::kSep},
+                                       {kXtmlEnd, ChatMarker::kEnd}};
+
+constexpr MarkerName kK2Markers[] = {{kK2End, ChatMarker::kEnd},
+                                     {"[EOS]", ChatMarker::kEnd},
+                                     {"[EOT]", ChatMarker::kEnd},
+                                     {kK2SectionBegin, ChatMarker::kSectionBegin},
+                                     {kK2SectionEnd, ChatMarker::kSectionEnd},
+                                     {kK2CallBegin, ChatMarker::kCallBegin},
+                                     {kK2CallArgument, ChatMarker::kCallArgument},
+                                     {kK2CallEnd, ChatMarker::kCallEnd}};
+
+constexpr MarkerName kK2ThinkMarkers[] = {{kK2ThinkBegin, ChatMarker::kThinkBegin},
+                                          {kK2ThinkEnd, ChatMarker::kThinkEnd}};
+
+// Markers that only prompts have.
+constexpr std::array<const char*, 4> kK2PromptTokens = {kK2User, kK2Assistant, kK2System,
+                                                        kK2Middle};
+
+TokenId require_special(const Tokenizer& tokenizer, const char* token) {
+  const std::optional<TokenId> id = tokenizer.special_id(token);
+  if (id) return *id;
+  fail(ErrorCode::kBadModel,
+       "tokenizer_config.json: added_tokens_decoder lacks {}, which the chat format of this model "
+       "needs",
+       token);
+}
+
+ChatFormat::Kind choose_kind(const Tokenizer& tokenizer) {
+  if (tokenizer.special_id(kK2Middle)) {
+    const bool thinks = tokenizer.special_id(kK2ThinkBegin).has_value();
+    return thinks ? ChatFormat::Kind::kK2Thinking : ChatFormat::Kind::kK2Instruct;
+  }
+  if (tokenizer.special_id(kXtmlOpen)) return ChatFormat::Kind::kXtml;
+  fail(ErrorCode::kUnsupported,
+       "tokenizer_config.json: added_tokens_decoder has neither {} (K2 format) nor {} (XTML), so "
+       "this model has no known chat format",
+       kK2Middle, kXtmlOpen);
+}
+
+std::optional<std::string> read_default_system(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return kK2DefaultSystem;
+  std::ifstream stream(file, std::ios::binary);
+  const std::string jinja{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream) fail(ErrorCode::kIo, "{}: cannot be read", file.string());
+  return find_default_system(jinja);
+}
+
+}  // namespace
+
+ChatFormat ChatFormat::load(const Tokenizer& tokenizer, const std::filesystem::path& dir) {
+  return ChatFormat(tokenizer, read_default_system(dir / "chat_template.jinja"));
+}
+
+ChatFormat::ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_system)
+    : tokenizer_(std::move(tokenizer)),
+      default_system_(std::move(default_system)),
+      kind_(choose_kind(tokenizer_)) {
+  const auto add = [&](std::span<const MarkerName> names) {
+    for (const MarkerName& name : names) {
+      markers_.emplace_back(require_special(tokenizer_, name.token), name.marker);
+    }
+  };
+  if (kind_ == Kind::kXtml) {
+    add(kXtmlMarkers);
+    return;
+  }
+  add(kK2Markers);
+  if (kind_ == Kind::kK2Thinking) add(kK2ThinkMarkers);
+  for (const char* token : kK2PromptTokens) require_special(tokenizer_, token);
+}
+
+std::vector<PromptSegment> ChatFormat::segments(const Conversation& conversation) const {
+  if (kind_ == Kind::kXtml) return render_xtml(conversation);
+  return render_k2(conversation, {kind_ == Kind::kK2Thinking, default_system_});
+}
+
+std::vector<TokenId> ChatFormat::render(const Conversation& conversation) const {
+  std::vector<TokenId> ids;
+  for (const PromptSegment& segment : segments(conversation)) {
+    if (segment.kind == PromptSegment::Kind::kControl) {
+      ids.push_back(require_special(tokenizer_, segment.text.c_str()));
+    } else {
+      const std::vector<TokenId> text = tokenizer_.encode(segment.text);
+      ids.insert(ids.end(), text.begin(), text.end());
+    }
+  }
+  return ids;
+}
+
+std::vector<TokenId> ChatFormat::stop_ids() const {
+  std::vector<TokenId> ids;
+  for (const auto& [id, marker] : markers_) {
+    if (marker == ChatMarker::kEnd) ids.push_back(id);
+  }
+  return ids;
+}
+
+ChatParser ChatFormat::parser(const Conversation& conversation,
+                              const std::string& call_id_prefix) const {
+  std::unique_ptr<ChatOutputParser> parser;
+  if (kind_ == Kind::kXtml) {
+    parser = make_xtml_parser({conversation.thinking.value_or(true), call_id_prefix});
+  } else {
+    parser = make_k2_parser({kind_ == Kind::kK2Thinking, tool_names(conversation.tools)});
+  }
+  return ChatParser(std::move(parser), tokenizer_, markers_);
+}
+
+}  // namespace baltoro

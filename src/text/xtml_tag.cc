@@ -1,0 +1,50 @@
+#include "text/xtml_tag.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "text/chat_space.h"
+
+namespace baltoro {
+namespace {
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t pos = text.find(from); pos != std::string::npos;
+       pos = text.find(from, pos + to.size())) {
+    text.replace(pos, from.size(), to);
+  }
+}
+
+std::string unescape(std::string_view value) {
+  std::string text(value);
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  return text;
+}
+
+}  // namespace
+
+std::string_view XtmlTag::attribute(std::string_view key) const {
+  const auto it = attributes.find(key);
+  return it == attributes.end() ? std::string_view() : std::string_view(it->second);
+}
+
+XtmlTag parse_xtml_tag(std::string_view text) {
+  text = trim_space(text);
+  XtmlTag tag;
+  const std::size_t name_end = std::min(text.find_first_of(kChatSpace), text.size());
+  tag.name = text.substr(0, name_end);
+  text.remove_prefix(name_end);
+  while (true) {
+    const std::size_t equals = text.find("=\"");
+    if (equals == std::string_view::npos) return tag;
+    const std::size_t value = equals + 2;
+    const std::size_t end = text.find('"', value);
+    if (end == std::string_view::npos) return tag;
+    const std::string_view key = trim_space(text.substr(0, equals));
+    tag.attributes.emplace(key, unescape(text.substr(value, end - value)));
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace baltoro
