@@ -52,6 +52,7 @@ SKILLS = {
     "story_who_has": (story_about("who_has"), False, (), "answer"),
     "story_object": (story_about("where_thing"), True, (), "answer"),
     "story_carries": (story_about("what_has"), True, (), "answer"),
+    "story_before": (story_about("before"), True, (), "answer"),
     "story_count": (story_about("count_has"), True, (), "answer"),
     "tale": (tale, False, (), "answer"),
     "recall": (recall, False, (), "answer"),

@@ -61,8 +61,10 @@ def world_question(src, told, key):
     has = f"{p} has {listed(['the ' + o for o in own])}." if own else f"{p} has nothing."
     if key == "where_person":
         answer = f"{p} is in the {told.at[p]}."
+        thought = f"{p}: {', '.join(told.visited[p])}."
     elif key == "who_has":
         answer = f"{told.holder[t]} has the {t}." if t in told.holder else f"Nobody has the {t}."
+        thought = f"{t}: {', '.join(told.hands[t])}."
     elif key == "where_thing":
         answer = f"The {t} is in the {told.place_of(t)}."
         holder = told.holder.get(t)
@@ -85,6 +87,7 @@ def world_question(src, told, key):
         if len(path) < 2 or path.count(x) > 1:
             return None
         answer = f"{p} was in the {path[-2]}."
+        thought = f"{p}: {', '.join(path)}."
     question = src.wording(key, QUESTION_LEADS, WORLD_FORMS[key]).format(p=p, t=t, x=x)
     return Turn(question, answer, thought, skill="story_" + key)
 
@@ -97,7 +100,7 @@ def make_world(src):
 # ---- questions about a tale --------------------------------------------------------------------------------------
 
 def tale_question(src, tale, key):
-    return Turn(tale.question(src, key, QUESTION_LEADS), tale.answer(key), skill="tale")
+    return Turn(tale.question(src, key, QUESTION_LEADS), tale.answer(key), "I look for it in the story.", skill="tale")
 
 
 TELL_LEADS = ["", "please ", "now ", "could you ", "would you ", "I am bored, ", "it is late, ", "be so kind and "]
@@ -151,21 +154,27 @@ def word_list(src, low, high):
     return chosen
 
 
+def nonsense(src):
+    """A word that no text holds, so that copying it cannot be remembering it."""
+    return "".join(src.pick("bdfgklmnprstvz") + src.pick("aeiou") for _ in range(src.between(2, 4)))
+
+
 def copy(src):
     roll = src.random()
     if roll < 0.5:
-        text = src.pick((", ", " ")).join(word_list(src, 3, 12))
+        words = [nonsense(src) if src.chance(0.1) else word for word in word_list(src, 3, 12)]
+        text = src.pick((", ", " ")).join(words)
     elif roll < 0.75:
         text = " ".join(world.World(src, 2, 3, 2).run(2).sentences[-src.between(1, 3):])
     else:
         text = " ".join(str(src.between(0, 9)) for _ in range(src.between(3, 12)))
-    return Turn(src.wording("copy", ASK_LEADS, COPY_FORMS).format(s=text), text, skill="copy")
+    return Turn(src.wording("copy", ASK_LEADS, COPY_FORMS).format(s=text), text, "The same again.", skill="copy")
 
 
 def reverse(src):
     words = word_list(src, 2, 6)
     text = src.wording("reverse", ASK_LEADS, REVERSE_FORMS).format(s=", ".join(words))
-    return Turn(text, ", ".join(words[::-1]), skill="reverse")
+    return Turn(text, ", ".join(words[::-1]), "The last word comes first.", skill="reverse")
 
 
 def enumerated(words):
@@ -193,7 +202,7 @@ def numbers(src, low, high):
 def sort(src):
     values = numbers(src, 3, 5)
     text = src.wording("sort", ASK_LEADS, SORT_FORMS).format(s=", ".join(map(str, values)))
-    return Turn(text, ", ".join(map(str, sorted(values))), skill="sort")
+    return Turn(text, ", ".join(map(str, sorted(values))), "The smallest comes first.", skill="sort")
 
 
 def biggest(src):
@@ -232,7 +241,8 @@ def recall(src, questions=1):
     turns = []
     for p, k in src.rng.sample(told, min(questions, len(told))):
         question = src.wording("recall", QUESTION_LEADS, RECALL_FORMS).format(p=p, k=k)
-        turns.append(Turn(question, f"The {k} of {p} is {facts[p, k]}.", skill="recall"))
+        turns.append(Turn(question, f"The {k} of {p} is {facts[p, k]}.",
+                          f"I was told the {k} of {p}.", skill="recall"))
     turns[0].user = "\n\n".join([*parts, turns[0].user])
     return turns
 

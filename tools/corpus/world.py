@@ -23,7 +23,8 @@ FILLER = ["It began to rain.", "The sun was warm.", "A bird sang.", "The wind wa
 
 
 class World:
-    """People at places; things that lie somewhere or are held. `text` is the story so far."""
+    """People at places; things that lie somewhere or are held. `text` is the story so far; `visited` and `hands` keep the
+    places of each person and the holders of each thing in order."""
 
     def __init__(self, src, people=3, places=4, things=3):
         self.src = src
@@ -34,6 +35,7 @@ class World:
         self.lies = {}
         self.holder = {}
         self.visited = {p: [x] for p, x in self.at.items()}
+        self.hands = {t: [] for t in self.things}
         self.sentences = []
         self.subject = None
         self.introduce()
@@ -57,11 +59,21 @@ class World:
         self.subject = None
         for t in self.things:
             if src.chance(0.35):
-                self.holder[t] = src.pick(self.people)
+                self.hold(t, src.pick(self.people))
                 self.sentences.append(f"{self.holder[t]} had {article(t)} {t}.")
             else:
-                self.lies[t] = src.pick(self.places)
+                self.lay(t, src.pick(self.places))
                 self.say(LIES, "", x=self.lies[t], t=t)
+
+    def hold(self, t, p):
+        self.lies.pop(t, None)
+        self.holder[t] = p
+        self.hands[t].append(p)
+
+    def lay(self, t, x):
+        self.holder.pop(t, None)
+        self.lies[t] = x
+        self.hands[t].append("nobody")
 
     def held_by(self, p):
         return [t for t in self.things if self.holder.get(t) == p]
@@ -88,18 +100,16 @@ class World:
         roll = src.random()
         if reach and roll < 0.6:
             t = src.pick(reach)
-            del self.lies[t]
-            self.holder[t] = p
+            self.hold(t, p)
             self.say(TAKE, p, t=t)
         elif own and near and roll < 0.75:
             t, q = src.pick(own), src.pick(near)
-            self.holder[t] = q
+            self.hold(t, q)
             self.say(GIVE, p, q=q, t=t)
             self.subject = None
         elif own and roll < 0.25:
             t = src.pick(own)
-            del self.holder[t]
-            self.lies[t] = here
+            self.lay(t, here)
             self.say(DROP, p, t=t)
         elif own and roll < 0.5:
             self.go(p, src.pick([x for q, x in self.at.items() if x != here] or self.other_places(here)))
