@@ -29,6 +29,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;  // "reference", "cpu/avx2", "cuda:0"
+  virtual int num_threads() const = 0;
   virtual Activations activations() const = 0;
   // How activations are stored. Host backends store f32 in both modes (bf16 values in f32 words).
   virtual DType activation_dtype() const = 0;

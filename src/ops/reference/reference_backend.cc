@@ -18,6 +18,7 @@ class ReferenceBackend final : public Backend {
       : activations_(activations), round_(activations) {}
 
   std::string_view name() const override { return "reference"; }
+  int num_threads() const override { return 1; }
   Activations activations() const override { return activations_; }
   DType activation_dtype() const override { return DType::kF32; }
   DType cache_dtype() const override {
