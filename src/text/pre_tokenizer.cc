@@ -80,6 +80,12 @@ const char* const kKimiPattern =
     R"(|[\x{9}-\x{D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029})"
     R"(\x{202F}\x{205F}\x{3000}]+)";
 
+std::string unicode_version() {
+  char version[32] = {};
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);
+  return version;
+}
+
 struct PreTokenizer::Compiled {
   Code code;
   MatchContext context;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace baltoro {
 // \p{Han} means Script_Extensions in PCRE2; White_Space as a list, since \s in PCRE2 has U+180E
 // too; the contractions with their case variants as lists, U+017F among those of s.
 extern const char* const kKimiPattern;
+
+// The version of the Unicode tables that decide the class of a character, such as "14.0.0".
+std::string unicode_version();
 
 // Immutable after construction, safe to use from many threads at once.
 class PreTokenizer {

@@ -59,26 +59,25 @@ TokenId parse_id(const std::string& key, std::string_view file) {
 SpecialTokens::SpecialTokens(std::vector<SpecialToken> entries, TokenId first_id,
                              std::string_view file)
     : first_id_(first_id) {
+  std::sort(entries.begin(), entries.end(),
+            [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
+  if (entries.empty() || entries.front().id != first_id ||
+      entries.back().id - first_id >= kMaxBlock) {
+    fail(ErrorCode::kBadModel,
+         "{}: the special tokens have ids {} to {}, expected ids from {} (one behind the highest "
+         "rank of tiktoken.model) to {} at most; the two files do not belong together or "
+         "tiktoken.model is truncated: fetch both again",
+         file, entries.empty() ? -1 : entries.front().id, entries.empty() ? -1 : entries.back().id,
+         first_id, first_id + kMaxBlock - 1);
+  }
+  names_.resize(static_cast<std::size_t>(entries.back().id - first_id) + 1);
   for (SpecialToken& entry : entries) {
-    const TokenId index = entry.id - first_id;
-    if (index < 0) {
-      fail(ErrorCode::kBadModel,
-           "{}: special token \"{}\" has id {}, but ids below {} are ranks of tiktoken.model; {}",
-           file, entry.name, entry.id, first_id, kRemedy);
-    }
-    if (index >= kMaxBlock) {
-      fail(ErrorCode::kBadModel,
-           "{}: special token \"{}\" has id {}, limit {}: the ids of special tokens follow the {} "
-           "ranks of tiktoken.model; the two files do not belong together",
-           file, entry.name, entry.id, first_id + kMaxBlock - 1, first_id);
-    }
-    const auto slot = static_cast<std::size_t>(index);
-    if (slot >= names_.size()) names_.resize(slot + 1);
-    if (entry.name.empty() || !names_[slot].empty()) {
+    std::string& name = names_[static_cast<std::size_t>(entry.id - first_id)];
+    if (entry.name.empty() || !name.empty()) {
       fail(ErrorCode::kBadModel, "{}: special token {}: {}; {}", file, entry.id,
            entry.name.empty() ? "its string is empty" : "the id is given twice", kRemedy);
     }
-    names_[slot] = std::move(entry.name);
+    name = std::move(entry.name);
   }
   index_names(file);
 }

@@ -28,8 +28,9 @@ struct SpecialMatch {
 class SpecialTokens {
  public:
   // The block [first_id, largest id]. Ids without an entry get the name "<|reserved_token_N|>"
-  // with N the id, as the released tokenizer does. Throws Error{kBadModel}, naming `file`, for an
-  // id below first_id or far above it, a repeated id or name, and an empty name.
+  // with N the id, as the released tokenizer does. Throws Error{kBadModel}, naming `file`, if the
+  // smallest id is not first_id (a truncated rank file looks like this), for an id far above it, a
+  // repeated id or name, and an empty name.
   SpecialTokens(std::vector<SpecialToken> entries, TokenId first_id, std::string_view file);
   SpecialTokens(SpecialTokens&&) = default;
   SpecialTokens& operator=(SpecialTokens&&) = default;
