@@ -17,7 +17,7 @@ import generate
 import make_eval
 import source
 
-# First-half words that fixed parts of the templates use ("a silver coin", "she saw"); they name no person, place or thing.
+# First-half words that stand in fixed parts of the templates ("a silver coin").
 TEMPLATE_WORDS = {"clock", "coin", "drum", "stone"}
 WORD = re.compile(r"[A-Za-z]+")
 

@@ -1,5 +1,6 @@
-"""The words of the small world: people, places, things. Each list is split in two halves by position (first_half, second_half).
+"""The words of the small world: people, places, things.
 
+first_half and second_half split a list by position.
 Held-out instances are made of second halves only (name, place and thing alike); a training instance never takes more
 than two of the three kinds from second halves. So no (name, place, thing) triple of a held-out instance can be formed
 from any training instance, while every single word occurs in training.

@@ -323,14 +323,15 @@ def word_problem(src):
 TIME_FORMS = ["what time is it{w}?", "what is the time{w}?", "how late is it{w}?", "what does the clock say{w}?"]
 
 
-def big_sum(src):
-    """A sum beyond the head's reach: (question, expression, result). Sums of numbers below 1000 are done in the head."""
+def tool_sum(src, small=False):
+    """A sum for the calculator: (question, expression, result); if not `small`, one beyond the head's reach."""
     sign = src.pick("+-**/")
-    digits = (4, 6) if sign in "+-" else (3, 5)
+    digits = (1, 3) if small else (4, 6) if sign in "+-" else (3, 5)
 
     def draw():
         top = 10 ** src.between(*digits)
-        return src.between(top // 10, top - 1), src.between(11, 10 ** src.between(2, 4) - 1)
+        second = src.between(1, 99) if small else src.between(11, 10 ** src.between(2, 4) - 1)
+        return src.between(top // 10, top - 1), second
 
     a, b = src.operand_pair(draw)
     value = {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[sign]
@@ -339,13 +340,13 @@ def big_sum(src):
 
 
 def calculator(src):
-    text, expression, result = big_sum(src)
+    text, expression, result = tool_sum(src, small=src.chance(0.25))
     return Turn(text, f"{expression} = {result}.", f"The calculator says {result}.",
                 ("calculator", {"expression": expression}), result, "I need the calculator.", skill="calculator")
 
 
 def no_calculator(src):
-    text, expression, _ = big_sum(src)
+    text, expression, _ = tool_sum(src)
     return Turn(text, f"I have no calculator, so I cannot work out {expression}.", "There is no calculator.",
                 skill="no_tool")
 
