@@ -1,0 +1,166 @@
+#include "ops/expert_mlp.h"
+
+#include <algorithm>
+
+#include "cpu/context.h"
+#include "cpu/gated.h"
+
+namespace baltoro::cpu {
+namespace {
+
+// Intermediate results of one pass over a block of rows stay below this.
+constexpr std::int64_t kPassBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMinPassRows = 64;
+
+// The (row, slot) pairs of a block of rows, sorted by expert and, within one, by row.
+struct Groups {
+  std::int64_t pairs = 0, num_experts = 0, hidden_width = 0, out_width = 0;
+  std::int32_t* row_of = nullptr;       // [pairs] row in the block
+  std::int32_t* position_of = nullptr;  // [rows, top_k] where a pair stands in the order
+  std::int32_t* first = nullptr;        // [num_experts + 1]
+  std::int32_t* active = nullptr;       // experts with rows, ascending
+  std::int64_t num_active = 0;
+  float* hidden = nullptr;  // [pairs, F]
+  float* down = nullptr;    // [pairs, Z]
+
+  void carve(Carver& carver) {
+    row_of = carver.take<std::int32_t>(pairs);
+    position_of = carver.take<std::int32_t>(pairs);
+    first = carver.take<std::int32_t>(num_experts + 1);
+    active = carver.take<std::int32_t>(num_experts);
+    hidden = carver.floats(pairs * hidden_width);
+    down = carver.floats(pairs * out_width);
+  }
+
+  void sort(const std::int32_t* ids, int top_k) {
+    std::fill_n(first, num_experts + 1, 0);
+    for (std::int64_t p = 0; p < pairs; ++p) ++first[ids[p] + 1];
+    num_active = 0;
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      if (first[e + 1] > 0) active[num_active++] = static_cast<std::int32_t>(e);
+      first[e + 1] += first[e];
+    }
+    // first[e] serves as the cursor of expert e and ends at the start of e + 1.
+    for (std::int64_t p = 0; p < pairs; ++p) {
+      const std::int32_t position = first[ids[p]]++;
+      row_of[position] = static_cast<std::int32_t>(p / top_k);
+      position_of[p] = position;
+    }
+    for (std::int64_t e = num_experts; e > 0; --e) first[e] = first[e - 1];
+    first[0] = 0;
+  }
+};
+
+struct ExpertWork {
+  std::int64_t top_k = 0;
+  GatedWork gated;
+  const float** sources = nullptr;
+  void carve(Carver& carver) {
+    gated.carve(carver);
+    sources = carver.take<const float*>(top_k);
+  }
+};
+
+class ExpertPass {
+ public:
+  ExpertPass(Context& context, const ExpertMlpArgs& args, Groups& groups, std::int64_t first_row)
+      : context_(context), args_(args), groups_(groups), first_row_(first_row) {}
+
+  void run(std::int64_t rows) {
+    groups_.sort(args_.ids + first_row_ * args_.top_k, args_.top_k);
+    gated();
+    down();
+    combine(rows);
+  }
+
+ private:
+  ExpertWork work(int worker) const {
+    return context_.scratch.worker(ExpertWork{args_.top_k, {}, nullptr}, worker);
+  }
+  const ExpertWeights& expert(std::int32_t id) const {
+    return args_.experts[static_cast<std::size_t>(id)];
+  }
+  // Runs body(expert id, tile, worker) over all tiles of all active experts.
+  template <typename Body>
+  void for_tiles(std::int64_t tiles, const Body& body) {
+    const auto range = [&](std::int64_t begin, std::int64_t end, int worker) {
+      for (std::int64_t t = begin; t < end; ++t) body(groups_.active[t / tiles], t % tiles, worker);
+    };
+    context_.pool.parallel_for(groups_.num_active * tiles, 1, range);
+  }
+
+  void gated() {
+    const std::int64_t width = groups_.hidden_width;
+    for_tiles(num_tiles(width), [&](std::int32_t id, std::int64_t tile, int worker) {
+      const std::int64_t first = groups_.first[id];
+      const std::int64_t in_width = args_.z.cols();
+      const Rows x{args_.z.f32() + first_row_ * in_width, in_width, groups_.row_of + first,
+                   groups_.first[id + 1] - first, context_.round};
+      const GatedMlp mlp{expert(id).w1, expert(id).w3, args_.activation};
+      gated_tile(context_, mlp, x, {groups_.hidden + first * width, width},
+                 {tile_range(tile, width), work(worker).gated});
+    });
+  }
+
+  void down() {
+    const std::int64_t width = groups_.out_width;
+    for_tiles(num_tiles(width), [&](std::int32_t id, std::int64_t tile, int worker) {
+      const std::int64_t first = groups_.first[id];
+      const Range range = tile_range(tile, width);
+      const Rows x{groups_.hidden + first * groups_.hidden_width, groups_.hidden_width, nullptr,
+                   groups_.first[id + 1] - first, context_.round};
+      float* out = groups_.down + first * width + range.begin;
+      multiply(context_, Matrix(expert(id).w2.slice_rows(range.begin, range.count)), x,
+               {out, width}, work(worker).gated.product);
+      for (std::int64_t r = 0; context_.round && r < x.count; ++r) {
+        context_.leaf.round_bf16(out + r * width, range.count);
+      }
+    });
+  }
+
+  void combine(std::int64_t rows) {
+    const std::int64_t width = groups_.out_width;
+    const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
+      const ExpertWork mine = work(worker);
+      for (std::int64_t r = begin; r < end; ++r) {
+        for (std::int64_t a = 0; a < args_.top_k; ++a) {
+          mine.sources[a] = groups_.down + groups_.position_of[r * args_.top_k + a] * width;
+        }
+        context_.leaf.weighted_sum(mine.sources, args_.weights + (first_row_ + r) * args_.top_k,
+                                   args_.top_k, width, args_.out.f32() + (first_row_ + r) * width,
+                                   context_.round);
+      }
+    };
+    context_.pool.parallel_for(rows, 1, body);
+  }
+
+  Context& context_;
+  const ExpertMlpArgs& args_;
+  Groups& groups_;
+  std::int64_t first_row_;
+};
+
+}  // namespace
+
+void expert_mlp(Context& context, const ExpertMlpArgs& args) {
+  const std::int64_t rows = args.z.rows();
+  if (rows == 0) return;
+  const ExpertWeights& any = args.experts[static_cast<std::size_t>(args.ids[0])];
+  const std::int64_t pair_bytes =
+      (any.w1.rows + any.w2.rows) * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t pass_rows = std::clamp(kPassBytes / (pair_bytes * args.top_k), kMinPassRows,
+                                            std::max(rows, kMinPassRows));
+  context.scratch.reserve_workers(ExpertWork{args.top_k, {}, nullptr});
+  for (std::int64_t first = 0; first < rows; first += pass_rows) {
+    const std::int64_t count = std::min(pass_rows, rows - first);
+    Groups groups;
+    groups.pairs = count * args.top_k;
+    groups.num_experts = static_cast<std::int64_t>(args.experts.size());
+    groups.hidden_width = any.w1.rows;
+    groups.out_width = any.w2.rows;
+    context.scratch.shared(groups);
+    ExpertPass(context, args, groups, first).run(count);
+  }
+}
+
+}  // namespace baltoro::cpu

@@ -1,0 +1,24 @@
+// The leaf table of machines with AVX2. Includes nothing with inline functions of its own: see
+// cpu/leaf.h.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/leaf.h"
+// The order matters: each file uses the ones before it.
+// clang-format off
+#include "cpu/simd/vec_avx2.inl.h"
+#include "cpu/simd/math.inl.h"
+#include "cpu/simd/matmul.inl.h"
+#include "cpu/simd/outer.inl.h"
+#include "cpu/simd/rows.inl.h"
+#include "cpu/simd/kda.inl.h"
+#include "cpu/simd/table.inl.h"
+// clang-format on
+
+namespace baltoro::cpu {
+
+const LeafTable kAvx2Leaf = make_table("avx2", matmul);
+
+}  // namespace baltoro::cpu

@@ -1,0 +1,22 @@
+// The portable leaf table. Includes nothing with inline functions of its own: see cpu/leaf.h.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/leaf.h"
+// The order matters: each file uses the ones before it.
+// clang-format off
+#include "cpu/simd/vec_scalar.inl.h"
+#include "cpu/simd/math.inl.h"
+#include "cpu/simd/matmul.inl.h"
+#include "cpu/simd/outer.inl.h"
+#include "cpu/simd/rows.inl.h"
+#include "cpu/simd/kda.inl.h"
+#include "cpu/simd/table.inl.h"
+// clang-format on
+
+namespace baltoro::cpu {
+
+const LeafTable kScalarLeaf = make_table("scalar", matmul);
+
+}  // namespace baltoro::cpu

@@ -1,0 +1,150 @@
+// The leaf loops of the CPU backend: one table of plain functions per instruction set. The only
+// project header that an ISA file may include, so it holds declarations and integers alone: an
+// inline function here could be compiled with AVX-512 and then linked for everyone.
+//
+// All arrays are f32 and dense unless said otherwise. `round` asks for rounding to bf16 at the
+// points that the op headers name. Reductions run lane-parallel along their own length in one fixed
+// order, so a result never depends on how many rows, heads or threads share the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baltoro::cpu {
+
+// Same order as baltoro::WeightFormat.
+enum class LeafFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4 };
+
+// Limits of one matmul call and of the scratch that it needs.
+constexpr std::int64_t kMatmulRows = 64;
+constexpr std::int64_t kMatmulOutputs = 32;
+// Partial sums (at most 16 lanes each), one panel of decoded weights, and the packed rows of the
+// bf16 table.
+constexpr std::int64_t kMatmulScratchFloats =
+    kMatmulRows * kMatmulOutputs * 16 + 8 * 512 + kMatmulRows * 512;
+
+// out[m, n] = sum_k weight[n, k] x[row(m), k] for at most kMatmulRows rows and kMatmulOutputs
+// outputs.
+struct MatmulArgs {
+  const std::uint8_t* weight = nullptr;  // any alignment
+  const std::uint8_t* scales = nullptr;  // kMxfp4: E8M0, depth / 32 a row
+  LeafFormat format = LeafFormat::kF32;
+  std::int64_t weight_stride = 0;  // bytes from row to row
+  std::int64_t scale_stride = 0;
+  std::int64_t depth = 0;  // kMxfp4: a multiple of 32
+  std::int64_t num_outputs = 0;
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;             // floats
+  const std::int32_t* x_rows = nullptr;  // row(m) = x_rows[m], or m where null
+  std::int64_t num_rows = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  float* scratch = nullptr;  // kMatmulScratchFloats, 64-byte aligned
+};
+
+// c[i, j] = c[i, j] + a[i, 0] b[0, j] + a[i, 1] b[1, j] + ..., added in this order.
+struct OuterArgs {
+  const float* a = nullptr;
+  std::int64_t a_row = 0;    // floats from i to i + 1
+  std::int64_t a_depth = 0;  // floats from k to k + 1
+  const float* b = nullptr;
+  std::int64_t b_stride = 0;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  std::int64_t rows = 0, depth = 0, cols = 0;
+};
+
+// One head, one token of the delta rule (ops/kda.h): state [Dk, Dv] is updated in place, out [Dv]
+// reads the updated state.
+struct KdaStepArgs {
+  float* state = nullptr;
+  std::int64_t dk = 0, dv = 0;
+  const float* decay = nullptr;  // [Dk], exp(g)
+  const float* q = nullptr;      // [Dk]
+  const float* k = nullptr;      // [Dk]
+  const float* v = nullptr;      // [Dv]
+  float beta = 0;
+  float* out = nullptr;  // [Dv]
+};
+
+// Decayed inner products inside one tile of n rows: for i >= j, with d(i, j) the product of the
+// decays of rows j+1..i, kk[i, j] = k_i . (d(i, j) k_j) for i > j and qk[i, j] = q_i . (d(i, j)
+// k_j). No exponent is formed: every factor is a product of decays and at most 1.
+struct KdaPairsArgs {
+  const float* q = nullptr;  // [n, Dk]
+  const float* k = nullptr;
+  const float* decay = nullptr;
+  std::int64_t n = 0, dk = 0;
+  float* kk = nullptr;
+  float* qk = nullptr;
+  std::int64_t pair_stride = 0;
+  float* scratch = nullptr;  // [Dk rounded up to 16], 64-byte aligned
+};
+
+struct LeafTable {
+  const char* name;
+
+  // Rows of any f32 values; bits depend on the row, the weight row and depth alone.
+  void (*matmul)(const MatmulArgs& args);
+  // The same for rows that hold bf16 values; may use bf16 products.
+  void (*matmul_bf16)(const MatmulArgs& args);
+  void (*outer)(const OuterArgs& args);
+  // out[c] += sum_r coef[r] weight[r, c], r in order; format is not kMxfp4.
+  void (*axpy_rows)(const MatmulArgs& weight, const float* coef, float* out);
+
+  // out = n stored values of a row as f32.
+  void (*decode_row)(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat format,
+                     std::int64_t n, float* out);
+  // Nearest-even bf16 words of x.
+  void (*encode_bf16)(const float* x, std::int64_t n, std::uint16_t* out);
+  void (*round_bf16)(float* x, std::int64_t n);
+  // out = round(residual + out); out is already rounded where round is set.
+  void (*add)(float* out, const float* residual, std::int64_t n, bool round);
+  void (*scale)(float* x, float factor, std::int64_t n);
+  // out = a * b
+  void (*multiply)(float* out, const float* a, const float* b, std::int64_t n);
+
+  float (*sum_squares)(const float* x, std::int64_t n);
+  // sums[0] = x . x, sums[1] = x . w
+  void (*squares_and_dot)(const float* x, const float* w, std::int64_t n, float* sums);
+  // out = round(sum_i coef[i] src[i]), in order of i.
+  void (*weighted_sum)(const float* const* src, const float* coef, std::int64_t count,
+                       std::int64_t n, float* out, bool round);
+  // out = round(weight * round(x * factor)); x may be out.
+  void (*norm_apply)(const float* x, float factor, const float* weight, std::int64_t n, float* out,
+                     bool round);
+  // out = round(x * factor * weight * sigmoid(gate)), one rounding; gate null: no sigmoid factor.
+  void (*norm_gate)(const float* x, float factor, const float* weight, const float* gate,
+                    std::int64_t n, float* out, bool round);
+  // out = round(x * round(sigmoid(gate)))
+  void (*gate_apply)(const float* x, const float* gate, std::int64_t n, float* out, bool round);
+  bool (*all_finite)(const float* x, std::int64_t n);
+
+  void (*sigmoid)(const float* x, std::int64_t n, float* out);
+  // gate = round(beta tanh(gate / beta) sigmoid(gate) * linear_beta tanh(up / linear_beta))
+  void (*situ)(float* gate, const float* up, std::int64_t n, float beta, float linear_beta,
+               bool round);
+  // gate = round(round(gate sigmoid(gate)) * up)
+  void (*swiglu)(float* gate, const float* up, std::int64_t n, bool round);
+  float (*max)(const float* x, std::int64_t n);
+  // x = exp(x - shift), returns the sum.
+  float (*exp_sum)(float* x, std::int64_t n, float shift);
+
+  // out = round(silu(sum_j taps[j, c] rows[j][c])), j in order.
+  void (*conv_silu)(const float* const* rows, const float* taps, std::int64_t width, std::int64_t n,
+                    float* out, bool round);
+  // out = exp(lower_bound * sigmoid(rate * (x + bias)))
+  void (*decay_bounded)(const float* x, const float* bias, std::int64_t n, float rate,
+                        float lower_bound, float* out);
+  // out = exp(-rate * softplus(x + bias))
+  void (*decay_softplus)(const float* x, const float* bias, std::int64_t n, float rate, float* out);
+  void (*kda_step)(const KdaStepArgs& args);
+  void (*kda_pairs)(const KdaPairsArgs& args);
+};
+
+extern const LeafTable kScalarLeaf;
+extern const LeafTable kAvx2Leaf;
+extern const LeafTable kAvx512Leaf;
+extern const LeafTable kAvx512Bf16Leaf;
+
+}  // namespace baltoro::cpu

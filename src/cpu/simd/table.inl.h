@@ -1,0 +1,41 @@
+// The functions of this translation unit as a table. kMatmulBf16 is the unit's choice for rows of
+// bf16 values.
+
+namespace baltoro::cpu {
+namespace {
+
+constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulArgs&)) {
+  return LeafTable{
+      .name = name,
+      .matmul = matmul,
+      .matmul_bf16 = bf16_rows,
+      .outer = outer,
+      .axpy_rows = axpy_rows,
+      .decode_row = decode_row,
+      .encode_bf16 = encode_bf16,
+      .round_bf16 = round_bf16_row,
+      .add = add,
+      .scale = scale,
+      .multiply = multiply,
+      .sum_squares = sum_squares,
+      .squares_and_dot = squares_and_dot,
+      .weighted_sum = weighted_sum,
+      .norm_apply = norm_apply,
+      .norm_gate = norm_gate,
+      .gate_apply = gate_apply,
+      .all_finite = all_finite_row,
+      .sigmoid = sigmoid_row,
+      .situ = situ,
+      .swiglu = swiglu,
+      .max = max_row,
+      .exp_sum = exp_sum,
+      .conv_silu = conv_silu,
+      .decay_bounded = decay_bounded,
+      .decay_softplus = decay_softplus,
+      .kda_step = kda_step,
+      .kda_pairs = kda_pairs,
+  };
+}
+
+}  // namespace
+}  // namespace baltoro::cpu

@@ -1,0 +1,124 @@
+// Vec of the AVX2 table: eight floats, FMA, F16C.
+
+namespace baltoro::cpu {
+namespace {
+
+struct Vec {
+  static constexpr int kLanes = 8;
+  __m256 v;
+};
+
+// 4 outputs x 3 rows: 12 accumulators, 3 rows and 1 weight fill the 16 registers.
+constexpr int kTileRows = 3;
+
+inline Vec broadcast(float x) { return {_mm256_set1_ps(x)}; }
+inline Vec zero() { return {_mm256_setzero_ps()}; }
+inline Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+inline void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
+inline __m256i lane_mask(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline Vec load_partial(const float* p, int n) { return {_mm256_maskload_ps(p, lane_mask(n))}; }
+inline void store_partial(float* p, Vec a, int n) { _mm256_maskstore_ps(p, lane_mask(n), a.v); }
+
+inline Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
+inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+// A NaN in b is kept.
+inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
+inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+inline Vec abs(Vec a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }
+inline Vec copy_sign(Vec magnitude, Vec sign) {
+  const __m256 mask = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(_mm256_andnot_ps(mask, magnitude.v), _mm256_and_ps(mask, sign.v))};
+}
+inline Vec round_nearest(Vec a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// 2^a for an integral a in [-126, 127].
+inline Vec power_of_two(Vec a) {
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(a.v), _mm256_set1_epi32(127));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23))};
+}
+inline Vec round_bf16(Vec a) {
+  const __m256i b = _mm256_castps_si256(a.v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(b, 16), _mm256_set1_epi32(1));
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  const __m256i rounded =
+      _mm256_and_si256(_mm256_add_epi32(b, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), high);
+  const __m256i quiet = _mm256_or_si256(_mm256_and_si256(b, high), _mm256_set1_epi32(0x00400000));
+  return {_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet),
+                           _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))};
+}
+inline bool all_finite(Vec a) {
+  const __m256i exponent = _mm256_set1_epi32(0x7f800000);
+  const __m256i all_ones =
+      _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_castps_si256(a.v), exponent), exponent);
+  return _mm256_testz_si256(all_ones, all_ones) != 0;
+}
+
+// Sums of the lanes of four vectors; each in the order ((0+1)+(2+3)) + ((4+5)+(6+7)).
+inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
+  const __m256 ab = _mm256_hadd_ps(a.v, b.v);
+  const __m256 cd = _mm256_hadd_ps(c.v, d.v);
+  const __m256 abcd = _mm256_hadd_ps(ab, cd);
+  _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
+}
+inline float sum(Vec a) {
+  float out[4];
+  sum4(a, a, a, a, out);
+  return out[0];
+}
+inline float max_lane(Vec a) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  m = _mm_max_ss(m, _mm_movehdup_ps(m));
+  return _mm_cvtss_f32(m);
+}
+
+inline Vec load_f32(const std::uint8_t* p) {
+  return {_mm256_loadu_ps(reinterpret_cast<const float*>(p))};
+}
+inline Vec load_bf16(const std::uint8_t* p) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16))};
+}
+inline Vec load_f16(const std::uint8_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+inline void store_bf16(std::uint16_t* p, Vec a) {
+  const __m256i words = _mm256_srli_epi32(_mm256_castps_si256(round_bf16(a).v), 16);
+  const __m128i packed =
+      _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
+}
+
+// One MXFP4 group: 16 packed bytes to 32 values. The shuffle looks up twice the magnitude as a
+// signed byte, so the scale is halved; both are exact.
+struct GroupDecoder {
+  Vec out[32 / Vec::kLanes];
+  void decode(const std::uint8_t* packed, float scale) {
+    const __m128i table = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+    const __m128i low_mask = _mm_set1_epi8(15);
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed));
+    const __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, low_mask));
+    const __m128i high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), low_mask));
+    const __m128i first = _mm_unpacklo_epi8(low, high);
+    const __m128i second = _mm_unpackhi_epi8(low, high);
+    const __m256 half_scale = _mm256_set1_ps(scale * 0.5f);
+    out[0].v = expand(first, half_scale);
+    out[1].v = expand(_mm_unpackhi_epi64(first, first), half_scale);
+    out[2].v = expand(second, half_scale);
+    out[3].v = expand(_mm_unpackhi_epi64(second, second), half_scale);
+  }
+
+ private:
+  static __m256 expand(__m128i bytes, __m256 half_scale) {
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), half_scale);
+  }
+};
+
+}  // namespace
+}  // namespace baltoro::cpu
