@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "baltoro/chat.h"
-#include "text/test_vocabulary.h"
+#include "text/chat_test_util.h"
 
 namespace baltoro {
 namespace {
@@ -28,12 +28,6 @@ std::string request_of(const Json& input) {
   rename("generate", "add_generation_prompt");
   if (!request.contains("add_generation_prompt")) request["add_generation_prompt"] = false;
   return request.dump();
-}
-
-std::string join(const std::vector<PromptSegment>& segments) {
-  std::string text;
-  for (const PromptSegment& segment : segments) text += segment.text;
-  return text;
 }
 
 TEST(XtmlCases, EveryStoredConversationGivesItsTextAndIds) {
