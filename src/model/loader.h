@@ -1,0 +1,55 @@
+// From a checkpoint directory to the weights of the forward pass: finds each tensor by its released
+// name, checks dtype and shape, and takes the part that the rank holds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/weight_store.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace baltoro {
+
+struct BindReport {
+  std::vector<std::string> unused;  // tensors of the files that no part of the model reads
+  std::int64_t num_vision = 0;      // vision tensors, known and skipped
+};
+
+struct BoundWeights {
+  ModelWeights weights;
+  BindReport report;
+};
+
+// Binds every tensor of `config`. Matrices are placed in the store: their bytes are there after
+// store.load(). Vectors are read at once. Whether a matrix is MXFP4 is decided by the tensors
+// present (`weight_packed` and `weight_scale`); conv weights may be [C, 1, W] or [C, W]; A_log
+// [H], [1, 1, H, 1] or padded to [head_dim], its padding never read.
+// With a partition: heads, FFN columns, routed experts and rows of lm_head are this rank's; router,
+// latent pair, norms, embedding and the low-rank inputs are whole.
+// Throws Error{kBadModel} that lists missing tensors (first 20 and the count) and tensors whose
+// dtype or shape is not the expected one; Error{kUsage} where the partition does not divide the
+// model.
+BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition& partition = {});
+
+struct LoadOptions {
+  ConfigOptions config;
+  LoadMode mode = LoadMode::kAuto;
+  Partition partition;
+  LoadProgress progress;
+};
+
+struct LoadedModel {
+  ModelConfig config;
+  std::unique_ptr<WeightStore> store;  // owns what `weights` views
+  ModelWeights weights;
+  BindReport report;
+};
+
+// config.json and weights of a directory. Throws as load_config, WeightStore and bind do.
+LoadedModel load_model(const std::filesystem::path& dir, const LoadOptions& options = {});
+
+}  // namespace baltoro

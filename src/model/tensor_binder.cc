@@ -1,0 +1,168 @@
+#include "model/tensor_binder.h"
+
+#include <algorithm>
+#include <span>
+
+#include "core/error.h"
+#include "core/mxfp4.h"
+#include "model/tensor_names.h"
+
+namespace baltoro {
+namespace {
+
+constexpr std::size_t kMaxListed = 20;
+
+std::string shape_text(const Shape& shape) {
+  const auto dims = std::span(shape.dim).first(static_cast<std::size_t>(shape.rank));
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string list_text(const std::vector<std::string>& items, const char* separator) {
+  const auto shown = std::span(items).first(std::min(items.size(), kMaxListed));
+  std::string text = fmt::format("{}", fmt::join(shown, separator));
+  if (shown.size() < items.size()) {
+    text += fmt::format("{}and {} more", separator, items.size() - shown.size());
+  }
+  return text;
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::kBf16 || dtype == DType::kF16 || dtype == DType::kF32;
+}
+
+WeightFormat format_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return WeightFormat::kF32;
+    case DType::kF16:
+      return WeightFormat::kF16;
+    default:
+      return WeightFormat::kBf16;
+  }
+}
+
+}  // namespace
+
+const TensorInfo* TensorBinder::use(const std::string& name) {
+  const TensorInfo* tensor = store_.find(name);
+  if (tensor != nullptr) {
+    used_[static_cast<std::size_t>(tensor - store_.files().tensors().data())] = true;
+  }
+  return tensor;
+}
+
+bool TensorBinder::check(const TensorInfo& tensor, const char* dtype,
+                         std::initializer_list<Shape> shapes) {
+  const bool dtype_ok =
+      std::string_view(dtype) == "U8" ? tensor.dtype == DType::kU8 : is_float(tensor.dtype);
+  const bool shape_ok = std::find(shapes.begin(), shapes.end(), tensor.shape) != shapes.end();
+  if (dtype_ok && shape_ok) return true;
+  std::vector<std::string> expected;
+  for (const Shape& shape : shapes) {
+    std::string text = shape_text(shape);
+    if (std::find(expected.begin(), expected.end(), text) == expected.end()) {
+      expected.push_back(std::move(text));
+    }
+  }
+  wrong_.push_back(fmt::format("{}: expected {} {}, found {} {}", tensor.name, dtype,
+                               fmt::join(expected, " or "), dtype_name(tensor.dtype),
+                               shape_text(tensor.shape)));
+  return false;
+}
+
+const std::byte* TensorBinder::place(const TensorInfo& tensor, Split split) {
+  const std::int64_t rows = tensor.shape[0];
+  const std::int64_t row_bytes = WeightStore::row_bytes(tensor);
+  TensorSlice slice = {0, rows, 0, row_bytes};
+  if (split == Split::kRows) {
+    slice.num_rows = rows / partition_.size;
+    slice.first_row = slice.num_rows * partition_.rank;
+  } else if (split == Split::kCols) {
+    slice.num_bytes = row_bytes / partition_.size;
+    slice.first_byte = slice.num_bytes * partition_.rank;
+  }
+  return store_.place(tensor, slice);
+}
+
+WeightView TensorBinder::matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                                Split split) {
+  const TensorInfo* plain = use(name + ".weight");
+  const TensorInfo* codes = use(name + ".weight_packed");
+  const TensorInfo* scales = use(name + ".weight_scale");
+  WeightView view;
+  view.rows = split == Split::kRows ? rows / partition_.size : rows;
+  view.cols = split == Split::kCols ? cols / partition_.size : cols;
+  if (plain != nullptr && codes != nullptr) {
+    wrong_.push_back(name + ": both weight and weight_packed are present; keep one");
+    return {};
+  }
+  if (plain != nullptr) {
+    if (!check(*plain, "BF16", {{rows, cols}})) return {};
+    view.format = format_of(plain->dtype);
+    view.data = place(*plain, split);
+    return view;
+  }
+  if (codes == nullptr && scales == nullptr) {
+    missing_.push_back(name + ".weight");
+    return {};
+  }
+  if (codes == nullptr || scales == nullptr) {
+    missing_.push_back(name + (codes == nullptr ? ".weight_packed" : ".weight_scale"));
+    return {};
+  }
+  if (cols % kMxfp4Group != 0 || view.cols % kMxfp4Group != 0) {
+    wrong_.push_back(fmt::format("{}.weight_packed: {} columns are no multiple of the group of {}",
+                                 name, view.cols, kMxfp4Group));
+    return {};
+  }
+  const bool codes_ok = check(*codes, "U8", {{rows, cols / 2}});
+  const bool scales_ok = check(*scales, "U8", {{rows, cols / kMxfp4Group}});
+  if (!codes_ok || !scales_ok) return {};
+  view.format = WeightFormat::kMxfp4;
+  view.data = place(*codes, split);
+  view.scales = reinterpret_cast<const std::uint8_t*>(place(*scales, split));
+  return view;
+}
+
+std::vector<float> TensorBinder::vector(const std::string& name,
+                                        std::initializer_list<Shape> shapes, std::int64_t used,
+                                        Split split) {
+  const TensorInfo* tensor = use(name);
+  if (tensor == nullptr) {
+    missing_.push_back(name);
+    return {};
+  }
+  if (!check(*tensor, "F32 or BF16", shapes)) return {};
+  const std::int64_t count = split == Split::kRows ? used / partition_.size : used;
+  return store_.read_f32(*tensor, split == Split::kRows ? count * partition_.rank : 0, count);
+}
+
+void TensorBinder::ignore(const std::string& name) {
+  for (const char* suffix : {".weight", ".weight_packed", ".weight_scale"}) use(name + suffix);
+}
+
+void TensorBinder::throw_if_bad() const {
+  if (missing_.empty() && wrong_.empty()) return;
+  std::string text = store_.files().path().string() + ":";
+  if (!wrong_.empty()) text += fmt::format(" {}", list_text(wrong_, "; "));
+  if (!missing_.empty()) {
+    text += fmt::format("{} {} tensors are missing: {}", wrong_.empty() ? "" : ";", missing_.size(),
+                        list_text(missing_, ", "));
+  }
+  throw Error(ErrorCode::kBadModel, text);
+}
+
+BindReport TensorBinder::report() const {
+  BindReport report;
+  const std::vector<TensorInfo>& tensors = store_.files().tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (is_vision_tensor(tensors[i].name)) {
+      ++report.num_vision;
+    } else if (!used_[i]) {
+      report.unused.push_back(tensors[i].name);
+    }
+  }
+  return report;
+}
+
+}  // namespace baltoro
