@@ -1,0 +1,122 @@
+// Loading: configuration, weights, backend, and the numbers that describe them.
+#include "baltoro/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "cpu/backend.h"
+#include "engine/describe.h"
+#include "engine/engine_impl.h"
+#include "engine/fingerprint.h"
+#include "engine/session_impl.h"
+#include "io/json_file.h"
+#include "model/loader.h"
+#include "ops/reference/reference_backend.h"
+
+namespace baltoro {
+namespace {
+
+constexpr std::uint64_t kConfigLimit = std::uint64_t{16} << 20;
+
+std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
+  if (options.device == "cpu") {
+    return make_cpu_backend({.activations = options.activations,
+                             .num_threads = options.num_threads,
+                             .isa = options.isa});
+  }
+  if (options.device == "reference") return make_reference_backend(options.activations);
+  fail(ErrorCode::kUsage, "device \"{}\" is unknown; use cpu or reference", options.device);
+}
+
+void check_options(const EngineOptions& options) {
+  const std::int64_t rows = options.max_batch_rows;
+  if (rows < kBlockTokens || rows > 65536 || rows % kBlockTokens != 0) {
+    fail(ErrorCode::kUsage, "max_batch_rows: {} must be a multiple of {} between {} and 65536",
+         rows, kBlockTokens, kBlockTokens);
+  }
+}
+
+// What, beside the files, decides the meaning of a saved state.
+std::string state_variant(const EngineOptions& options, const ModelConfig& config,
+                          const Backend& backend) {
+  return fmt::format("{} {} {} {}", options.device,
+                     options.activations == Activations::kBf16 ? "bf16" : "f32",
+                     dtype_name(backend.cache_dtype()), config.latent_norm_eps);
+}
+
+GenerationDefaults generation_defaults(const std::filesystem::path& dir,
+                                       const ModelConfig& config) {
+  const GenerationConfig file = load_generation_config(dir);
+  GenerationDefaults defaults{.do_sample = file.do_sample,
+                              .temperature = file.temperature,
+                              .top_p = file.top_p,
+                              .min_p = file.min_p,
+                              .top_k = file.top_k,
+                              .max_new_tokens = file.max_new_tokens,
+                              .stop_ids = {}};
+  for (std::int64_t id : file.stop_ids) defaults.stop_ids.push_back(static_cast<TokenId>(id));
+  if (config.eos_token_id) {
+    const auto eos = static_cast<TokenId>(*config.eos_token_id);
+    if (std::find(defaults.stop_ids.begin(), defaults.stop_ids.end(), eos) ==
+        defaults.stop_ids.end()) {
+      defaults.stop_ids.push_back(eos);
+    }
+  }
+  return defaults;
+}
+
+void report_unused(const std::filesystem::path& dir, const BindReport& report) {
+  if (report.unused.empty()) return;
+  log::warning("{}: {} tensors are not used by this architecture, the first is {}", dir.string(),
+               report.unused.size(), report.unused.front());
+}
+
+}  // namespace
+
+Engine::Impl::Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows)
+    : store(std::move(loaded.store)),
+      model(std::move(loaded.config), std::move(loaded.weights)),
+      backend(std::move(chosen)),
+      state(*backend, model.config()),
+      pool(state),
+      workspace(*backend, model.config(), max_rows),
+      info(describe(model, *backend, state)) {}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
+                                     const EngineOptions& options) {
+  check_options(options);
+  std::unique_ptr<Backend> backend = make_backend(options);
+  LoadedModel loaded = load_model(dir, {.config = {.latent_norm_eps = options.latent_norm_eps},
+                                        .mode = options.load,
+                                        .partition = {},
+                                        .progress = options.progress});
+  report_unused(dir, loaded.report);
+  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(backend), options.max_batch_rows);
+  const ModelConfig& config = impl->model.config();
+  EngineInfo& info = impl->info;
+  info.fingerprint =
+      fingerprint(read_text_file(dir / "config.json", kConfigLimit),
+                  state_variant(options, config, *impl->backend), impl->store->files());
+  info.generation = generation_defaults(dir, config);
+  return std::shared_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const EngineInfo& Engine::info() const noexcept { return impl_->info; }
+
+Session Engine::new_session() {
+  const std::lock_guard lock(impl_->mutex);
+  return Session(
+      std::make_unique<Session::Impl>(shared_from_this(), std::make_unique<Timeline>(impl_->pool)));
+}
+
+void Engine::forward(std::span<BatchItem> items) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->forward(items);
+}
+
+}  // namespace baltoro

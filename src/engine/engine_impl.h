@@ -1,0 +1,67 @@
+// The inside of an Engine: what is loaded, and the passes that a forward is cut into.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "baltoro/engine.h"
+#include "engine/state_pool.h"
+#include "engine/timeline.h"
+#include "io/weight_store.h"
+#include "model/loader.h"
+#include "model/model.h"
+#include "model/sequence_state.h"
+#include "model/workspace.h"
+#include "ops/backend.h"
+
+namespace baltoro {
+
+// One item of a forward pass and how far it has come.
+struct ItemProgress {
+  BatchItem* item = nullptr;
+  Timeline* timeline = nullptr;
+  std::int64_t next = 0;  // position of the next row to compute
+  std::int64_t end = 0;   // one past the last
+  std::int64_t new_begin =
+      0;  // position of the item's first token; rows before it are computed again
+};
+
+struct Engine::Impl {
+  Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows);
+
+  // Runs the items to their ends. The mutex is held.
+  void forward(std::span<BatchItem> items);
+
+  std::mutex mutex;                          // guards everything below but `model` and `info`
+  const std::unique_ptr<WeightStore> store;  // owns what the model's weights view
+  const Model model;
+  std::unique_ptr<Backend> backend;
+  SequenceState state;
+  StatePool pool;
+  Workspace workspace;
+  EngineInfo info;
+
+ private:
+  void check(std::span<const BatchItem> items) const;
+  void start(std::span<BatchItem> items);
+  // Chooses the rows of the next pass; false where no item has rows left.
+  bool plan_pass();
+  void run_pass();
+  void finish_rows(ItemProgress& progress, const SequenceRows& rows, const ConstTensorView& normed);
+  // Fails the item where one of its rows is not finite.
+  bool check_finite(ItemProgress& progress, const SequenceRows& rows,
+                    std::span<const float> logits);
+  void fail_item(ItemProgress& progress, std::int32_t bad_tag);
+  void collect_all_logits(ItemProgress& progress, const SequenceRows& rows,
+                          const ConstTensorView& normed);
+
+  // Scratch of a forward, kept so that decoding does not allocate.
+  std::vector<ItemProgress> progress_;
+  std::vector<ItemProgress*> in_pass_;  // the owner of each entry of sequences_
+  std::vector<SequenceRows> sequences_;
+  std::vector<std::int32_t> token_ids_;
+  std::vector<float> logits_;  // of a slice of rows
+};
+
+}  // namespace baltoro

@@ -1,0 +1,37 @@
+// The insides of Session and Snapshot: a timeline and the engine that it lives in.
+#pragma once
+
+#include <memory>
+
+#include "baltoro/session.h"
+#include "engine/timeline.h"
+
+namespace baltoro {
+
+// A timeline whose destruction takes the engine's mutex, as every use of the pools must.
+struct Session::Impl {
+  Impl(std::shared_ptr<Engine> owner, std::unique_ptr<Timeline> line)
+      : engine(std::move(owner)), timeline(std::move(line)) {}
+  ~Impl();
+
+  std::shared_ptr<Engine> engine;
+  std::unique_ptr<Timeline> timeline;
+};
+
+struct Snapshot::Impl {
+  Impl(std::shared_ptr<Engine> owner, std::unique_ptr<Timeline> line)
+      : engine(std::move(owner)), timeline(std::move(line)) {}
+  ~Impl();
+
+  std::shared_ptr<Engine> engine;
+  std::unique_ptr<Timeline> timeline;
+};
+
+// session_file.cc: the timeline's whole content, guarded by the engine's fingerprint and a
+// checksum.
+void save_timeline(const Timeline& timeline, const EngineInfo& info,
+                   const std::filesystem::path& file);
+std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& info,
+                                           const std::filesystem::path& file);
+
+}  // namespace baltoro

@@ -1,0 +1,75 @@
+#include "engine/state_pool.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace baltoro {
+namespace {
+
+constexpr std::int32_t kFirstSlots = 4;
+constexpr std::int32_t kFirstPages = 32;
+
+// Puts [begin, end) on a free list so that the lowest index is taken first. Room for all, so that a
+// release cannot throw.
+void add_free(std::vector<std::int32_t>& list, std::int32_t begin, std::int32_t end) {
+  list.reserve(static_cast<std::size_t>(end));
+  for (std::int32_t i = end - 1; i >= begin; --i) list.push_back(i);
+}
+
+std::int32_t take(std::vector<std::int32_t>& list) {
+  const std::int32_t index = list.back();
+  list.pop_back();
+  return index;
+}
+
+}  // namespace
+
+std::int32_t StatePool::acquire_slot() {
+  if (free_slots_.empty()) {
+    const std::int32_t old_count = state_.num_slots();
+    const std::int32_t new_count = std::max(kFirstSlots, 2 * old_count);
+    state_.reserve_slots(new_count);
+    add_free(free_slots_, old_count, new_count);
+  }
+  return take(free_slots_);
+}
+
+void StatePool::release_slot(std::int32_t slot) noexcept { free_slots_.push_back(slot); }
+
+std::int32_t StatePool::acquire_page() {
+  if (free_pages_.empty()) {
+    const std::int32_t old_count = state_.num_pages();
+    const std::int32_t new_count = std::max(kFirstPages, 2 * old_count);
+    state_.reserve_pages(new_count);
+    page_references_.resize(static_cast<std::size_t>(new_count), 0);
+    add_free(free_pages_, old_count, new_count);
+  }
+  const std::int32_t page = take(free_pages_);
+  page_references_[static_cast<std::size_t>(page)] = 1;
+  return page;
+}
+
+void StatePool::share_page(std::int32_t page) {
+  std::int32_t& references = page_references_.at(static_cast<std::size_t>(page));
+  BALTORO_CHECK(references > 0, "page {} is free and cannot be shared", page);
+  ++references;
+}
+
+void StatePool::release_page(std::int32_t page) noexcept {
+  if (--page_references_[static_cast<std::size_t>(page)] == 0) free_pages_.push_back(page);
+}
+
+bool StatePool::is_shared(std::int32_t page) const {
+  return page_references_.at(static_cast<std::size_t>(page)) > 1;
+}
+
+std::int32_t StatePool::slots_in_use() const noexcept {
+  return state_.num_slots() - static_cast<std::int32_t>(free_slots_.size());
+}
+
+std::int32_t StatePool::pages_in_use() const noexcept {
+  return state_.num_pages() - static_cast<std::int32_t>(free_pages_.size());
+}
+
+}  // namespace baltoro
