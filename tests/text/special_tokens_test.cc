@@ -1,6 +1,7 @@
 // The special block: complete whatever the flags say, and refused when it collides.
 #include "text/special_tokens.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,7 +98,7 @@ TEST(SpecialTokens, IdFarBehindTheRanks) {
 
 TEST(SpecialTokens, KeyThatIsNoId) {
   for (const char* key : {"", "x", "-1", "300.0", "+300", "0300", "99999999999", "300 "}) {
-    EXPECT_THAT(error_of("\"" + std::string(key) + R"(": {"content": "a"})"),
+    EXPECT_THAT(error_of(fmt::format(R"("{}": {{"content": "a"}})", key)),
                 HasSubstr("is no token id"))
         << key;
   }

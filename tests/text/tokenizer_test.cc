@@ -62,7 +62,8 @@ TEST(Tokenizer, EmptyTextHasNoIds) {
 TEST(Tokenizer, SpecialStringsArePlainTextUnlessAskedFor) {
   for (TokenId id = tokenizer().num_ranks(); id < tokenizer().vocab_size(); ++id) {
     const std::string name(tokenizer().token_bytes(id));
-    for (const std::string& text : {name, "x" + name + name + "y", " " + name.substr(1)}) {
+    for (const std::string& text :
+         {name, fmt::format("x{}{}y", name, name), fmt::format(" {}", name)}) {
       const Ids ids = tokenizer().encode(text);
       EXPECT_TRUE(std::none_of(ids.begin(), ids.end(), [](TokenId i) {
         return tokenizer().is_special(i);
