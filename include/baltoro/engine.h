@@ -24,14 +24,14 @@ struct EngineOptions {
   std::string device = "cpu";  // "cpu" or "reference" (scalar, double accumulation, slow)
   Activations activations = Activations::kBf16;
   int num_threads = 0;  // 0: physical cores within the container's limit
-  std::optional<std::string>
-      isa;  // "scalar", "avx2", "avx512", "avx512bf16"; absent: the best that runs here
-  std::optional<float> latent_norm_eps;  // overrides config.json (docs/config.md)
+  // "scalar", "avx2", "avx512", "avx512bf16"; absent: the best that runs here.
+  std::optional<std::string> isa = std::nullopt;
+  std::optional<float> latent_norm_eps = std::nullopt;  // overrides config.json (docs/config.md)
   LoadMode load = LoadMode::kAuto;
   std::int64_t max_batch_rows =
       512;  // rows of one pass; a multiple of 64. Longer prompts take several passes
   // Called with bytes done and bytes in all while weights are read.
-  std::function<void(std::size_t, std::size_t)> progress;
+  std::function<void(std::size_t, std::size_t)> progress = {};
 };
 
 // What generation_config.json of the model says; absent fields are not in the file.
