@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "op_test_util.h"
@@ -168,14 +169,23 @@ TEST(ParityHarness, TheReferenceAgreesWithItself) {
   }
 }
 
+// The first `count` cases of each op.
+std::vector<OpCase> some_cases(int count) {
+  std::vector<OpCase> list;
+  std::map<std::string, int> taken;
+  for (const OpCase& c : op_cases()) {
+    if (taken[c.op]++ < count) list.push_back(c);
+  }
+  return list;
+}
+
 TEST(ParityHarness, EveryOpsFaultIsCaught) {
   for (const Activations activations : {Activations::kF32, Activations::kBf16}) {
     const auto reference = make_reference_backend(activations);
     for (const Fault fault :
          {Fault::kOffByALittle, Fault::kNan, Fault::kOverrun, Fault::kSkipsLastRow}) {
       FaultyBackend faulty(activations, fault);
-      for (const OpCase& c : op_cases()) {
-        if (has_poisoned_row(c)) continue;
+      for (const OpCase& c : some_cases(3)) {
         EXPECT_FALSE(check_parity(c, *reference, faulty).empty())
             << c.op << " " << c.name << " fault " << static_cast<int>(fault);
       }
