@@ -21,15 +21,16 @@ class Session;
 class Snapshot;
 
 struct EngineOptions {
-  std::string device = "cpu";  // "cpu" or "reference" (scalar, double accumulation, slow)
+  // "cpu", "reference" (scalar, double accumulation, slow), or "cuda[:N]" in builds that have it.
+  std::string device = "cpu";
   Activations activations = Activations::kBf16;
   int num_threads = 0;  // 0: physical cores within the container's limit
   // "scalar", "avx2", "avx512", "avx512bf16"; absent: the best that runs here.
   std::optional<std::string> isa = std::nullopt;
   std::optional<float> latent_norm_eps = std::nullopt;  // overrides config.json (docs/config.md)
   LoadMode load = LoadMode::kAuto;
-  std::int64_t max_batch_rows =
-      512;  // rows of one pass; a multiple of 64. Longer prompts take several passes
+  // Rows of one pass; a multiple of 64. Longer prompts take several passes.
+  std::int64_t max_batch_rows = 512;
   // Called with bytes done and bytes in all while weights are read.
   std::function<void(std::size_t, std::size_t)> progress = {};
 };

@@ -6,29 +6,18 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "cpu/backend.h"
 #include "engine/describe.h"
 #include "engine/engine_impl.h"
 #include "engine/fingerprint.h"
+#include "engine/make_backend.h"
 #include "engine/session_impl.h"
 #include "io/json_file.h"
 #include "model/loader.h"
-#include "ops/reference/reference_backend.h"
 
 namespace baltoro {
 namespace {
 
 constexpr std::uint64_t kConfigLimit = std::uint64_t{16} << 20;
-
-std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
-  if (options.device == "cpu") {
-    return make_cpu_backend({.activations = options.activations,
-                             .num_threads = options.num_threads,
-                             .isa = options.isa});
-  }
-  if (options.device == "reference") return make_reference_backend(options.activations);
-  fail(ErrorCode::kUsage, "device \"{}\" is unknown; use cpu or reference", options.device);
-}
 
 void check_options(const EngineOptions& options) {
   const std::int64_t rows = options.max_batch_rows;

@@ -360,6 +360,13 @@ TEST(WrongUse, GivesTypedErrors) {
   for (BatchItem& item : twice) item = {.session = &session, .tokens = ids};
   EXPECT_THROW(engine->forward(twice), Error);
   EXPECT_THROW(load("k3", {.device = "abacus"}), Error);
+  EXPECT_THROW(load("k3", {.device = "cuda:x"}), Error);
+  try {
+    load("k3", {.device = "cuda:1"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
   EXPECT_THROW(load("k3", {.max_batch_rows = 100}), Error);
   EXPECT_THROW(load("k3", {.isa = "pdp11"}), Error);
 }
