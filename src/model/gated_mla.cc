@@ -39,8 +39,7 @@ void project(LayerContext& context, const MlaWeights& weights, const ConstTensor
 
   if (mla.q_lora_rank > 0) {
     const TensorView q_normed = ws.low_rank_normed.view(rows, mla.q_lora_rank);
-    rms_norm(context.backend, context.layer, q_latent, weights.q_a_norm,
-             context.config.latent_norm_eps, q_normed);
+    rms_norm(context, q_latent, weights.q_a_norm, context.config.latent_norm_eps, q_normed);
     LinearArgs up{.layer = context.layer, .x = q_normed};
     up.add(weights.q_b_proj, q);
     linear(context.backend, up);

@@ -57,8 +57,7 @@ void routed_experts(LayerContext& context, const MoeWeights& weights, const Cons
   ConstTensorView r = sum;
   if (moe.stable_norm) {
     const TensorView normed = ws.expert_sum_normed.view(x.rows(), moe.latent_size);
-    rms_norm(context.backend, context.layer, sum, weights.latent_norm, context.config.rms_norm_eps,
-             normed);
+    rms_norm(context, sum, weights.latent_norm, context.config.rms_norm_eps, normed);
     r = normed;
   }
   linear1(context, weights.latent_up, r, out);

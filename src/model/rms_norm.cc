@@ -4,15 +4,15 @@
 
 namespace baltoro {
 
-void rms_norm(Backend& backend, int layer, const TensorView& x, std::span<const float> weight,
-              float eps, const TensorView& out) {
+void rms_norm(LayerContext& context, const TensorView& x, std::span<const float> weight, float eps,
+              const TensorView& out) {
   MixNormArgs args;
-  args.layer = layer;
+  args.layer = context.layer;
   args.prefix = x;
   args.norm = weight.data();
   args.norm_eps = eps;
   args.out = out;
-  mix_norm(backend, args);
+  mix_norm(context.backend, args);
 }
 
 }  // namespace baltoro

@@ -4,13 +4,13 @@
 #include <span>
 
 #include "core/tensor_view.h"
-#include "ops/backend.h"
+#include "model/layer_context.h"
 
 namespace baltoro {
 
 // out[r] = weight * x[r] * rsqrt(mean(x[r]^2) + eps), two roundings in bf16 mode. x, out [M, D];
 // out may not alias x.
-void rms_norm(Backend& backend, int layer, const TensorView& x, std::span<const float> weight,
-              float eps, const TensorView& out);
+void rms_norm(LayerContext& context, const TensorView& x, std::span<const float> weight, float eps,
+              const TensorView& out);
 
 }  // namespace baltoro
