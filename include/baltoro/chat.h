@@ -29,14 +29,14 @@ struct ToolCall {
 };
 
 struct Message {
-  std::string role;                  // system, user, assistant, tool; developer in XTML is system
-  std::vector<std::string> content;  // text parts in order; empty for null
-  std::optional<std::string> name;   // an empty name of a tool result is a name all the same
-  std::string reasoning;             // assistant only
-  std::vector<ToolCall> tool_calls;  // assistant only
-  std::string tool_call_id;          // tool only: the call that this answers; empty: not said
-  std::optional<std::string> tool;   // tool only: the name of the tool
-  std::string tools;                 // system only: JSON array of tools added here; empty: none
+  std::string role = {};  // system, user, assistant, tool; developer in XTML is system
+  std::vector<std::string> content = {};  // text parts in order; empty for null
+  std::optional<std::string> name = {};   // an empty name of a tool result is a name all the same
+  std::string reasoning = {};             // assistant only
+  std::vector<ToolCall> tool_calls = {};  // assistant only
+  std::string tool_call_id = {};          // tool only: the call that this answers; empty: not said
+  std::optional<std::string> tool = {};   // tool only: the name of the tool
+  std::string tools = {};  // system only: JSON array of tools added here; empty: none
 };
 
 struct ToolChoice {

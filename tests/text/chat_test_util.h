@@ -1,6 +1,8 @@
 // Shorthand for the tests of the chat formats.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <optional>
 #include <string>
@@ -64,7 +66,7 @@ inline std::string show(const std::vector<PromptSegment>& segments) {
   for (const PromptSegment& segment : segments) {
     if (!line.empty()) line += ' ';
     const bool control = segment.kind == PromptSegment::Kind::kControl;
-    line += control ? kLetters.at(segment.text) : "'" + segment.text + "'";
+    line += control ? kLetters.at(segment.text) : fmt::format("'{}'", segment.text);
   }
   return line;
 }
