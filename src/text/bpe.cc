@@ -8,8 +8,8 @@
 namespace baltoro {
 namespace {
 
-// The parts of one piece as a linked list, and a heap of the pairs that can be merged. A pair is
-// not removed from the heap when one of its parts changes; pop() skips it by its length then.
+// The parts of one piece as a linked list, and a heap of the pairs that can be merged. An entry
+// stays in the heap when its pair changes; merge_all() skips it since the pair is another then.
 class PieceMerger {
  public:
   PieceMerger(const Vocabulary& vocabulary, std::string_view piece, BpeScratch& scratch)
@@ -18,20 +18,22 @@ class PieceMerger {
     parts_.resize(size);
     heap_.clear();
     for (std::uint32_t begin = 0; begin < size; ++begin) {
-      parts_[begin] = {begin + 1, begin - 1, vocabulary.find(piece.substr(begin, 1))};
+      const TokenId byte = vocabulary.find(piece.substr(begin, 1));
+      const TokenId pair =
+          begin + 1 < size ? vocabulary.find(piece.substr(begin, 2)) : Vocabulary::kAbsent;
+      parts_[begin] = {begin + 1, begin - 1, byte, pair};
+      if (pair != Vocabulary::kAbsent) heap_.push_back(entry(pair, begin));
     }
-    for (std::uint32_t begin = 0; begin + 1 < size; ++begin) add_pair(begin);
     std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
   void merge_all() {
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const std::uint64_t entry = heap_.back();
+      const auto pair = static_cast<TokenId>(heap_.back() >> 32);
+      const auto left = static_cast<std::uint32_t>(heap_.back());
       heap_.pop_back();
-      const auto rank = static_cast<TokenId>(entry >> 32);
-      const auto left = static_cast<std::uint32_t>(entry);
-      if (is_current(left, rank)) merge(left, rank);
+      if (parts_[left].pair == pair) merge(left);
     }
   }
 
@@ -42,34 +44,29 @@ class PieceMerger {
   }
 
  private:
-  bool is_current(std::uint32_t left, TokenId rank) const {
-    if (parts_[left].id == Vocabulary::kAbsent) return false;
-    const std::uint32_t right = parts_[left].next;
-    return right < piece_.size() && parts_[right].next - left == vocabulary_.token(rank).size();
+  static std::uint64_t entry(TokenId pair, std::uint32_t left) {
+    return static_cast<std::uint64_t>(pair) << 32 | left;
   }
 
-  bool add_pair(std::uint32_t left) {
-    const std::uint32_t right = parts_[left].next;
-    if (right >= piece_.size()) return false;
-    const TokenId rank = vocabulary_.find(piece_.substr(left, parts_[right].next - left));
-    if (rank == Vocabulary::kAbsent) return false;
-    heap_.push_back(static_cast<std::uint64_t>(rank) << 32 | left);
-    return true;
+  void update_pair(std::uint32_t left) {
+    BpeScratch::Part& part = parts_[left];
+    part.pair = Vocabulary::kAbsent;
+    if (part.next >= piece_.size()) return;
+    part.pair = vocabulary_.find(piece_.substr(left, parts_[part.next].next - left));
+    if (part.pair == Vocabulary::kAbsent) return;
+    heap_.push_back(entry(part.pair, left));
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
-  void push_pair(std::uint32_t left) {
-    if (add_pair(left)) std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-  }
-
-  void merge(std::uint32_t left, TokenId rank) {
+  void merge(std::uint32_t left) {
     BpeScratch::Part& part = parts_[left];
     BpeScratch::Part& right = parts_[part.next];
-    right.id = Vocabulary::kAbsent;
+    part.id = part.pair;
     part.next = right.next;
-    part.id = rank;
+    right.pair = Vocabulary::kAbsent;
     if (part.next < piece_.size()) parts_[part.next].previous = left;
-    push_pair(left);
-    if (left > 0) push_pair(part.previous);
+    update_pair(left);
+    if (left > 0) update_pair(part.previous);
   }
 
   const Vocabulary& vocabulary_;

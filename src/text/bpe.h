@@ -14,7 +14,8 @@ struct BpeScratch {
   struct Part {
     std::uint32_t next;      // where the following part begins
     std::uint32_t previous;  // where the part in front begins
-    TokenId id;              // kAbsent: merged into a part further left
+    TokenId id;
+    TokenId pair;  // the token that this part and the next make; kAbsent: none, or merged away
   };
   std::vector<Part> parts;          // by the offset of the first byte
   std::vector<std::uint64_t> heap;  // rank << 32 | offset of the left part

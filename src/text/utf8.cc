@@ -4,13 +4,12 @@ namespace baltoro {
 namespace {
 
 struct LeadByte {
-  std::uint8_t length;  // 0: no sequence begins with this byte
+  std::uint8_t length;  // 0: no sequence of several bytes begins with this byte
   std::uint8_t low;     // bounds of the second byte, which exclude overlong forms, surrogates and
   std::uint8_t high;    // code points above U+10FFFF
 };
 
 LeadByte classify_lead(unsigned char byte) {
-  if (byte < 0x80) return {1, 0, 0};
   if (byte < 0xC2) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
   if (byte == 0xE0) return {3, 0xA0, 0xBF};
@@ -24,9 +23,8 @@ LeadByte classify_lead(unsigned char byte) {
 
 }  // namespace
 
-Utf8Step decode_utf8(std::string_view bytes) {
+Utf8Step decode_utf8_multibyte(std::string_view bytes) {
   const auto first = static_cast<unsigned char>(bytes[0]);
-  if (first < 0x80) return {first, 1, Utf8Status::kValid};
   const LeadByte lead = classify_lead(first);
   if (lead.length == 0) return {0, 1, Utf8Status::kInvalid};
   char32_t code_point = first & (0x7Fu >> lead.length);

@@ -24,8 +24,15 @@ struct Utf8Step {
   Utf8Status status;
 };
 
+// decode_utf8 for a first byte above 0x7F.
+Utf8Step decode_utf8_multibyte(std::string_view bytes);
+
 // Decodes the first character of `bytes`, which must not be empty.
-Utf8Step decode_utf8(std::string_view bytes);
+inline Utf8Step decode_utf8(std::string_view bytes) {
+  const auto first = static_cast<unsigned char>(bytes[0]);
+  if (first < 0x80) return {first, 1, Utf8Status::kValid};
+  return decode_utf8_multibyte(bytes);
+}
 
 // Bytes from the start of `bytes` that are well-formed UTF-8.
 std::size_t valid_utf8_prefix(std::string_view bytes);

@@ -14,19 +14,28 @@ namespace {
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
 constexpr std::uint64_t kMix = 0xBF58476D1CE4E5B9u;
 
-std::uint64_t load_up_to_8(const char* data, std::size_t size) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, data, size);
+template <typename T>
+std::uint64_t load(const char* data) {
+  T word;
+  std::memcpy(&word, data, sizeof word);
   return word;
 }
 
-std::uint64_t hash_bytes(std::string_view bytes) {
-  std::uint64_t hash = bytes.size() * kGolden;
-  std::size_t pos = 0;
-  for (; pos + 8 < bytes.size(); pos += 8) {
-    hash = std::rotl((hash ^ load_up_to_8(bytes.data() + pos, 8)) * kMix, 29);
+// The first 8 bytes in one word. Shorter strings are read by loads that overlap, without a loop.
+std::uint64_t pack_head(std::string_view bytes) {
+  const char* data = bytes.data();
+  const std::size_t size = bytes.size();
+  if (size >= 8) return load<std::uint64_t>(data);
+  if (size >= 4) return load<std::uint32_t>(data) | load<std::uint32_t>(data + size - 4) << 32;
+  if (size >= 2) return load<std::uint16_t>(data) | load<std::uint16_t>(data + size - 2) << 16;
+  return size == 1 ? load<std::uint8_t>(data) : 0;
+}
+
+std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t head) {
+  std::uint64_t hash = (head ^ (bytes.size() * kGolden)) * kMix;
+  for (std::size_t pos = 8; pos < bytes.size(); pos += 8) {
+    hash = (std::rotl(hash, 29) ^ pack_head(bytes.substr(pos))) * kMix;
   }
-  hash = (hash ^ load_up_to_8(bytes.data() + pos, bytes.size() - pos)) * kMix;
   hash = (hash ^ (hash >> 32)) * kGolden;
   return hash ^ (hash >> 29);
 }
@@ -42,14 +51,15 @@ Vocabulary::Vocabulary(std::size_t num_tokens, std::size_t num_bytes)
   begins_.reserve(num_tokens + 1);
 }
 
-std::size_t Vocabulary::probe(std::string_view bytes, std::uint64_t hash) const {
+std::size_t Vocabulary::probe(std::string_view bytes) const {
+  const std::uint64_t head = pack_head(bytes);
   const std::size_t mask = slots_.size() - 1;
-  const auto tag = static_cast<std::uint32_t>(hash >> 32);
-  std::size_t index = hash & mask;
-  while (slots_[index].id != kAbsent &&
-         (slots_[index].tag != tag || token(slots_[index].id) != bytes)) {
-    index = (index + 1) & mask;
-  }
+  const auto equals = [&](const Slot& slot) {
+    if (slot.head != head || slot.length != bytes.size()) return false;
+    return bytes.size() <= 8 || token(slot.id) == bytes;
+  };
+  std::size_t index = hash_bytes(bytes, head) & mask;
+  while (slots_[index].id != kAbsent && !equals(slots_[index])) index = (index + 1) & mask;
   return index;
 }
 
@@ -57,10 +67,9 @@ std::optional<TokenId> Vocabulary::add(std::string_view bytes) {
   BALTORO_CHECK(
       2 * (size() + 1) <= slots_.size() && arena_.size() + bytes.size() <= arena_.capacity(),
       "token {} does not fit", size());
-  const std::uint64_t hash = hash_bytes(bytes);
-  Slot& slot = slots_[probe(bytes, hash)];
+  Slot& slot = slots_[probe(bytes)];
   if (slot.id != kAbsent) return slot.id;
-  slot = {static_cast<std::uint32_t>(hash >> 32), static_cast<TokenId>(size())};
+  slot = {pack_head(bytes), static_cast<std::uint32_t>(bytes.size()), static_cast<TokenId>(size())};
   arena_ += bytes;
   begins_.push_back(static_cast<std::uint32_t>(arena_.size()));
   max_token_bytes_ = std::max(max_token_bytes_, bytes.size());
@@ -69,7 +78,7 @@ std::optional<TokenId> Vocabulary::add(std::string_view bytes) {
 
 TokenId Vocabulary::find(std::string_view bytes) const {
   if (bytes.size() > max_token_bytes_) return kAbsent;
-  return slots_[probe(bytes, hash_bytes(bytes))].id;
+  return slots_[probe(bytes)].id;
 }
 
 }  // namespace baltoro
