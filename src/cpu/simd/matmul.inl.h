@@ -1,6 +1,6 @@
 // Dot products of weight rows with activation rows. Every output has one accumulator of Vec::kLanes
-// partial sums that walks the depth in order: the same bits from the one-row loop, which decodes in
-// registers, and from the tiles, which read a decoded panel.
+// partial sums that walks the depth in order: the same bits from the loop over few rows, which
+// decodes in registers, and from the tiles, which read a decoded panel.
 
 namespace baltoro::cpu {
 namespace {
@@ -9,7 +9,9 @@ constexpr int kLanes = Vec::kLanes;
 constexpr int kPanel = 8;             // weight rows decoded together
 constexpr int kTileOutputs = 4;       // of a panel, in registers together
 constexpr std::int64_t kDepth = 512;  // columns of a panel: 16 KiB, half of a small L1
-constexpr std::int64_t kGroup = 32;   // MXFP4
+// Columns that few_rows permutes at a time.
+constexpr std::int64_t kDirectDepth = 4096;
+constexpr std::int64_t kGroup = 32;  // MXFP4
 
 template <LeafFormat F>
 inline constexpr int kBytes = F == LeafFormat::kF32 ? 4 : 2;
@@ -30,13 +32,21 @@ inline Vec load_weight_partial(const std::uint8_t* row, std::int64_t k, int n) {
   return load_weight<F>(bytes, 0);
 }
 
-// 2^(byte - 127); 0 is the subnormal 2^-127, 255 is NaN.
-inline float group_scale(std::uint8_t byte) {
-  std::uint32_t bits = static_cast<std::uint32_t>(byte) << 23;
-  if (byte == 0) bits = 0x00400000u;
-  if (byte == 255) bits = 0x7fc00000u;
-  return __builtin_bit_cast(float, bits);
+// 2^(byte - 127); 0 is the subnormal 2^-127, 255 is NaN. A table: one load a group, where the
+// special cases would cost as much as the decoding.
+struct GroupScales {
+  float value[256];
+};
+constexpr GroupScales make_group_scales() {
+  GroupScales scales{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    const std::uint32_t bits = byte == 0 || byte == 255 ? (byte << 23) | 0x00400000u : byte << 23;
+    scales.value[byte] = __builtin_bit_cast(float, bits);
+  }
+  return scales;
 }
+constexpr GroupScales kGroupScales = make_group_scales();
+inline float group_scale(std::uint8_t byte) { return kGroupScales.value[byte]; }
 
 // Calls fn(k, Vec) over the row's values in order. The last Vec may be partial.
 template <LeafFormat F, typename Fn>
@@ -60,70 +70,135 @@ inline const float* x_row(const MatmulArgs& a, std::int64_t m) {
   return a.x + (a.x_rows != nullptr ? a.x_rows[m] : m) * a.x_stride;
 }
 
-// One activation row against N weight rows, MXFP4.
-template <int N>
-inline void dot_mxfp4(const MatmulArgs& a, std::int64_t first, const float* x, Vec* acc) {
-  const std::uint8_t* row = a.weight + first * a.weight_stride;
-  const std::uint8_t* scales = a.scales + first * a.scale_stride;
-  for (std::int64_t k = 0; k < a.depth; k += kGroup) {
-    for (int n = 0; n < N; ++n) {
-      GroupDecoder group;
-      group.decode(row + n * a.weight_stride + k / 2,
-                   group_scale(scales[n * a.scale_stride + k / kGroup]));
-      for (int i = 0; i < kGroup / kLanes; ++i) {
-        acc[n] = fma(group.out[i], load(x + k + i * kLanes), acc[n]);
-      }
-    }
-  }
-}
-
-template <LeafFormat F, int N>
-inline void dot_plain(const MatmulArgs& a, std::int64_t first, const float* x, Vec* acc) {
-  const std::uint8_t* row = a.weight + first * a.weight_stride;
-  std::int64_t k = 0;
-  for (; k + kLanes <= a.depth; k += kLanes) {
-    const Vec xv = load(x + k);
-    for (int n = 0; n < N; ++n) {
-      acc[n] = fma(load_weight<F>(row + n * a.weight_stride, k), xv, acc[n]);
-    }
-  }
-  const int rest = static_cast<int>(a.depth - k);
-  if (rest == 0) return;
-  const Vec xv = load_partial(x + k, rest);
-  for (int n = 0; n < N; ++n) {
-    acc[n] = fma(load_weight_partial<F>(row + n * a.weight_stride, k, rest), xv, acc[n]);
-  }
-}
-
-template <LeafFormat F, int N>
-inline void one_row_group(const MatmulArgs& a, std::int64_t first, const float* x) {
-  Vec acc[kTileOutputs];
-  for (int n = 0; n < kTileOutputs; ++n) acc[n] = zero();
-  if constexpr (F == LeafFormat::kMxfp4) {
-    dot_mxfp4<N>(a, first, x, acc);
-  } else {
-    dot_plain<F, N>(a, first, x, acc);
-  }
-  float sums[kTileOutputs];
-  sum4(acc[0], acc[1], acc[2], acc[3], sums);
-  for (int n = 0; n < N; ++n) a.out[first + n] = sums[n];
-}
-
-template <LeafFormat F>
-void one_row(const MatmulArgs& a) {
-  const float* x = x_row(a, 0);
-  std::int64_t n = 0;
-  for (; n + kTileOutputs <= a.num_outputs; n += kTileOutputs) {
-    one_row_group<F, kTileOutputs>(a, n, x);
-  }
-  for (; n < a.num_outputs; ++n) one_row_group<F, 1>(a, n, x);
-}
-
 // A block of columns [begin, begin + count) of the depth, and whether it is the first or last.
 struct DepthBlock {
   std::int64_t begin, count;
   bool first, last;
 };
+inline DepthBlock depth_block(const MatmulArgs& a, std::int64_t begin, std::int64_t size) {
+  const std::int64_t count = a.depth - begin < size ? a.depth - begin : size;
+  return {begin, count, begin == 0, begin + count == a.depth};
+}
+
+// Accumulators of R activation rows by N outputs; between depth blocks they rest in `partial`.
+template <int R, int N>
+struct Accumulators {
+  Vec acc[R][N];
+
+  void start(const DepthBlock& block, const float* partial) {
+    for (int r = 0; r < R; ++r) {
+      for (int j = 0; j < N; ++j) {
+        acc[r][j] = block.first ? zero() : load(partial + (r * N + j) * kLanes);
+      }
+    }
+  }
+  void finish(const MatmulArgs& a, const DepthBlock& block, std::int64_t m, std::int64_t n,
+              float* partial) const {
+    for (int r = 0; r < R; ++r) {
+      if (!block.last) {
+        for (int j = 0; j < N; ++j) store(partial + (r * N + j) * kLanes, acc[r][j]);
+        continue;
+      }
+      float sums[4];
+      sum4(acc[r][0], acc[r][N > 1 ? 1 : 0], acc[r][N > 2 ? 2 : 0], acc[r][N > 3 ? 3 : 0], sums);
+      float* out = a.out + (m + r) * a.out_stride + n;
+      for (int j = 0; j < N && n + j < a.num_outputs; ++j) out[j] = sums[j];
+    }
+  }
+};
+
+// Few rows: each weight is decoded in registers and used for all of them.
+
+template <LeafFormat F, int R, int N>
+inline void direct_sums(const MatmulArgs& a, std::int64_t n, const DepthBlock& block,
+                        const float* const* x, Accumulators<R, N>& sums) {
+  const std::uint8_t* row = a.weight + n * a.weight_stride;
+  if constexpr (F == LeafFormat::kMxfp4) {
+    const std::uint8_t* scales = a.scales + n * a.scale_stride + block.begin / kGroup;
+    row += block.begin / 2;
+    for (std::int64_t k = 0; k < block.count; k += kGroup) {
+      for (int j = 0; j < N; ++j) {
+        GroupDecoder group;
+        group.decode(row + j * a.weight_stride + k / 2,
+                     group_scale(scales[j * a.scale_stride + k / kGroup]));
+        for (int i = 0; i < kGroup / kLanes; ++i) {
+          for (int r = 0; r < R; ++r) {
+            sums.acc[r][j] = fma(group.out[i], load(x[r] + k + i * kLanes), sums.acc[r][j]);
+          }
+        }
+      }
+    }
+    return;
+  } else {
+    row += kBytes<F> * block.begin;
+    std::int64_t k = 0;
+    for (; k + kLanes <= block.count; k += kLanes) {
+      Vec xv[R];
+      for (int r = 0; r < R; ++r) xv[r] = load(x[r] + k);
+      for (int j = 0; j < N; ++j) {
+        const Vec w = load_weight<F>(row + j * a.weight_stride, k);
+        for (int r = 0; r < R; ++r) sums.acc[r][j] = fma(w, xv[r], sums.acc[r][j]);
+      }
+    }
+    const int rest = static_cast<int>(block.count - k);
+    for (int r = 0; rest > 0 && r < R; ++r) {
+      const Vec xv = load_partial(x[r] + k, rest);
+      for (int j = 0; j < N; ++j) {
+        const Vec w = load_weight_partial<F>(row + j * a.weight_stride, k, rest);
+        sums.acc[r][j] = fma(w, xv, sums.acc[r][j]);
+      }
+    }
+  }
+}
+
+template <LeafFormat F, int R, int N>
+inline void direct_tile(const MatmulArgs& a, std::int64_t n, const DepthBlock& block,
+                        const float* const* x, float* partial) {
+  Accumulators<R, N> sums;
+  sums.start(block, partial);
+  direct_sums<F, R, N>(a, n, block, x, sums);
+  sums.finish(a, block, 0, n, partial);
+}
+
+// The activations of one depth block in the order in which GroupDecoder gives the weights.
+inline void permute_row(const float* x, std::int64_t count, float* out) {
+  for (std::int64_t k = 0; k < count; k += kGroup) GroupDecoder::permute(x + k, out + k);
+}
+
+template <LeafFormat F, int R>
+void few_rows(const MatmulArgs& a) {
+  constexpr bool kPermute = F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted;
+  // Registers: MXFP4 decoding needs half of them.
+  constexpr int kOutputs = F == LeafFormat::kMxfp4 && R > 1 ? 2 : kTileOutputs;
+  const std::int64_t size = kPermute ? kDirectDepth : a.depth;
+  float* permuted = a.scratch + kMatmulRows * kMatmulOutputs * 16;
+  for (std::int64_t begin = 0; begin < a.depth; begin += size) {
+    const DepthBlock block = depth_block(a, begin, size);
+    const float* x[R];
+    for (int r = 0; r < R; ++r) {
+      x[r] = x_row(a, r) + begin;
+      if constexpr (kPermute) {
+        permute_row(x[r], block.count, permuted + r * kDirectDepth);
+        x[r] = permuted + r * kDirectDepth;
+      }
+    }
+    float* partial = a.scratch;
+    std::int64_t n = 0;
+    for (; n + kOutputs <= a.num_outputs; n += kOutputs) {
+      direct_tile<F, R, kOutputs>(a, n, block, x, partial + n * R * kLanes);
+    }
+    for (; n < a.num_outputs; ++n) {
+      direct_tile<F, R, 1>(a, n, block, x, partial + n * R * kLanes);
+    }
+  }
+}
+
+// Many rows: a panel of weights is decoded once and meets all of them.
+
+// Lines of the next depth block: the pieces of a row are too short for the hardware prefetcher.
+inline void prefetch(const std::uint8_t* p, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+}
 
 // Decodes up to kPanel rows of one depth block, zero-padded to whole Vecs and whole panels.
 template <LeafFormat F>
@@ -136,95 +211,110 @@ void decode_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& blo
     }
     const std::uint8_t* row = a.weight + (first + n) * a.weight_stride;
     const std::uint8_t* scales = nullptr;
+    std::int64_t row_bytes = 0;
     if constexpr (F == LeafFormat::kMxfp4) {
       row += block.begin / 2;
+      row_bytes = block.count / 2;
       scales = a.scales + (first + n) * a.scale_stride + block.begin / kGroup;
     } else {
       row += kBytes<F> * block.begin;
+      row_bytes = kBytes<F> * block.count;
     }
+    if (!block.last) prefetch(row + row_bytes, row_bytes);
     for_each_weight<F>(row, scales, block.count,
                        [to](std::int64_t k, Vec v, int) { store(to + k, v); });
   }
 }
 
+// Where the activation rows of a depth block are.
+struct BlockRows {
+  const MatmulArgs& args;
+  std::int64_t begin;
+  const float* permuted;  // [num_rows, kDepth], or null: the rows themselves
+
+  const float* row(std::int64_t m) const {
+    return permuted != nullptr ? permuted + m * kDepth : x_row(args, m) + begin;
+  }
+};
+
 // R activation rows against kTileOutputs panel rows.
 template <int R>
-inline void tile(const MatmulArgs& a, std::int64_t m, std::int64_t n, const DepthBlock& block,
-                 const float* panel, float* partial) {
-  Vec acc[R][kTileOutputs];
+inline void tile(const BlockRows& rows, std::int64_t m, std::int64_t count, const float* panel,
+                 Accumulators<R, kTileOutputs>& sums) {
   const float* x[R];
-  for (int r = 0; r < R; ++r) {
-    x[r] = x_row(a, m + r) + block.begin;
-    for (int j = 0; j < kTileOutputs; ++j) {
-      acc[r][j] = block.first ? zero() : load(partial + (r * kTileOutputs + j) * kLanes);
-    }
-  }
+  for (int r = 0; r < R; ++r) x[r] = rows.row(m + r);
   std::int64_t k = 0;
-  for (; k + kLanes <= block.count; k += kLanes) {
+  for (; k + kLanes <= count; k += kLanes) {
     Vec xv[R];
     for (int r = 0; r < R; ++r) xv[r] = load(x[r] + k);
     for (int j = 0; j < kTileOutputs; ++j) {
       const Vec w = load(panel + j * kDepth + k);
-      for (int r = 0; r < R; ++r) acc[r][j] = fma(w, xv[r], acc[r][j]);
+      for (int r = 0; r < R; ++r) sums.acc[r][j] = fma(w, xv[r], sums.acc[r][j]);
     }
   }
-  const int rest = static_cast<int>(block.count - k);
+  const int rest = static_cast<int>(count - k);
   for (int r = 0; rest > 0 && r < R; ++r) {
     const Vec xv = load_partial(x[r] + k, rest);
     for (int j = 0; j < kTileOutputs; ++j) {
-      acc[r][j] = fma(load(panel + j * kDepth + k), xv, acc[r][j]);
+      sums.acc[r][j] = fma(load(panel + j * kDepth + k), xv, sums.acc[r][j]);
     }
-  }
-  for (int r = 0; r < R; ++r) {
-    if (!block.last) {
-      for (int j = 0; j < kTileOutputs; ++j) {
-        store(partial + (r * kTileOutputs + j) * kLanes, acc[r][j]);
-      }
-      continue;
-    }
-    float sums[kTileOutputs];
-    sum4(acc[r][0], acc[r][1], acc[r][2], acc[r][3], sums);
-    float* out = a.out + (m + r) * a.out_stride + n;
-    for (int j = 0; j < kTileOutputs && n + j < a.num_outputs; ++j) out[j] = sums[j];
   }
 }
 
+template <int R>
+inline void panel_tile(const BlockRows& rows, std::int64_t m, std::int64_t n,
+                       const DepthBlock& block, const float* panel, float* partial) {
+  Accumulators<R, kTileOutputs> sums;
+  sums.start(block, partial);
+  tile<R>(rows, m, block.count, panel, sums);
+  sums.finish(rows.args, block, m, n, partial);
+}
+
 // All activation rows against one panel.
-void multiply_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& block,
+void multiply_panel(const BlockRows& rows, std::int64_t first, const DepthBlock& block,
                     const float* panel, float* partial) {
   constexpr std::int64_t kRowPartial = kTileOutputs * kLanes;
+  const MatmulArgs& a = rows.args;
   for (int j = 0; j < kPanel && first + j < a.num_outputs; j += kTileOutputs) {
-    const float* rows = panel + j * kDepth;
+    const float* weights = panel + j * kDepth;
     float* sums = partial + j * kMatmulRows * kLanes;
     std::int64_t m = 0;
     for (; m + kTileRows <= a.num_rows; m += kTileRows) {
-      tile<kTileRows>(a, m, first + j, block, rows, sums + m * kRowPartial);
+      panel_tile<kTileRows>(rows, m, first + j, block, weights, sums + m * kRowPartial);
     }
-    for (; m < a.num_rows; ++m) tile<1>(a, m, first + j, block, rows, sums + m * kRowPartial);
+    for (; m < a.num_rows; ++m) {
+      panel_tile<1>(rows, m, first + j, block, weights, sums + m * kRowPartial);
+    }
   }
 }
 
 template <LeafFormat F>
 void many_rows(const MatmulArgs& a) {
-  float* panel = a.scratch;
-  float* partial = a.scratch + kPanel * kDepth;
+  float* partial = a.scratch;
+  float* panel = partial + kMatmulRows * kMatmulOutputs * 16;
+  float* permuted = panel + kPanel * kDepth;
+  constexpr bool kPermute = F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted;
   for (std::int64_t k = 0; k < a.depth; k += kDepth) {
-    const std::int64_t count = a.depth - k < kDepth ? a.depth - k : kDepth;
-    const DepthBlock block{k, count, k == 0, k + count == a.depth};
+    const DepthBlock block = depth_block(a, k, kDepth);
+    if constexpr (kPermute) {
+      for (std::int64_t m = 0; m < a.num_rows; ++m) {
+        permute_row(x_row(a, m) + k, block.count, permuted + m * kDepth);
+      }
+    }
+    const BlockRows rows{a, k, kPermute ? permuted : nullptr};
     for (std::int64_t n = 0; n < a.num_outputs; n += kPanel) {
       decode_panel<F>(a, n, block, panel);
-      multiply_panel(a, n, block, panel, partial + n * kMatmulRows * kLanes);
+      multiply_panel(rows, n, block, panel, partial + n * kMatmulRows * kLanes);
     }
   }
 }
 
 template <LeafFormat F>
 void matmul_format(const MatmulArgs& a) {
-  if (a.num_rows == 1) {
-    one_row<F>(a);
-  } else {
-    many_rows<F>(a);
-  }
+  if (a.num_rows == 1) return few_rows<F, 1>(a);
+  if (a.num_rows == 2) return few_rows<F, 2>(a);
+  if (a.num_rows == 3) return few_rows<F, 3>(a);
+  many_rows<F>(a);
 }
 
 void matmul(const MatmulArgs& a) {
@@ -245,6 +335,14 @@ void decode_row_format(const std::uint8_t* data, const std::uint8_t* scales, std
                        float* out) {
   for_each_weight<F>(data, scales, n,
                      [out](std::int64_t k, Vec v, int count) { store_partial(out + k, v, count); });
+  if constexpr (F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted) {
+    // The permutation is its own inverse.
+    float group[kGroup];
+    for (std::int64_t k = 0; k < n; k += kGroup) {
+      GroupDecoder::permute(out + k, group);
+      __builtin_memcpy(out + k, group, sizeof(group));
+    }
+  }
 }
 
 void decode_row(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat format,

@@ -7,6 +7,13 @@ namespace {
 
 constexpr int kPair = 32;  // bf16 values of one register
 
+// Packed rows [num_rows, kDepth], packed panel rows and where partial sums rest.
+struct Bf16Operands {
+  const std::uint16_t* rows;
+  const std::uint16_t* panel;
+  float* partial;
+};
+
 inline __m512bh as_bh(__m512i v) { return __builtin_bit_cast(__m512bh, v); }
 inline __m512i as_int(__m512bh v) { return __builtin_bit_cast(__m512i, v); }
 
@@ -64,34 +71,28 @@ void bf16_one_row(const MatmulArgs& a) {
 
 // R packed rows against kTileOutputs packed panel rows.
 template <int R>
-inline void bf16_tile(const MatmulArgs& a, std::int64_t m, std::int64_t n, const DepthBlock& block,
-                      const std::uint16_t* x, const std::uint16_t* panel, float* partial) {
-  Vec acc[R][kTileOutputs];
-  for (int r = 0; r < R; ++r) {
-    for (int j = 0; j < kTileOutputs; ++j) {
-      acc[r][j] = block.first ? zero() : load(partial + (r * kTileOutputs + j) * kLanes);
-    }
-  }
-  for (std::int64_t k = 0; k < block.count; k += kPair) {
+inline void bf16_tile(const std::uint16_t* x, std::int64_t count, const std::uint16_t* panel,
+                      Accumulators<R, kTileOutputs>& sums) {
+  for (std::int64_t k = 0; k < count; k += kPair) {
     __m512bh xv[R];
     for (int r = 0; r < R; ++r) xv[r] = as_bh(_mm512_loadu_si512(x + r * kDepth + k));
     for (int j = 0; j < kTileOutputs; ++j) {
       const __m512bh w = as_bh(_mm512_loadu_si512(panel + j * kDepth + k));
-      for (int r = 0; r < R; ++r) acc[r][j].v = _mm512_dpbf16_ps(acc[r][j].v, w, xv[r]);
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    if (!block.last) {
-      for (int j = 0; j < kTileOutputs; ++j) {
-        store(partial + (r * kTileOutputs + j) * kLanes, acc[r][j]);
+      for (int r = 0; r < R; ++r) {
+        sums.acc[r][j].v = _mm512_dpbf16_ps(sums.acc[r][j].v, w, xv[r]);
       }
-      continue;
     }
-    float sums[kTileOutputs];
-    sum4(acc[r][0], acc[r][1], acc[r][2], acc[r][3], sums);
-    float* out = a.out + (m + r) * a.out_stride + n;
-    for (int j = 0; j < kTileOutputs && n + j < a.num_outputs; ++j) out[j] = sums[j];
   }
+}
+
+template <int R>
+inline void bf16_panel_tile(const MatmulArgs& a, std::int64_t m, std::int64_t n,
+                            const DepthBlock& block, const Bf16Operands& operands) {
+  float* partial = operands.partial + n * kMatmulRows * kLanes + m * kTileOutputs * kLanes;
+  Accumulators<R, kTileOutputs> sums;
+  sums.start(block, partial);
+  bf16_tile<R>(operands.rows + m * kDepth, block.count, operands.panel, sums);
+  sums.finish(a, block, m, n, partial);
 }
 
 template <LeafFormat F>
@@ -113,31 +114,26 @@ void bf16_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& block
 
 template <LeafFormat F>
 void bf16_many_rows(const MatmulArgs& a) {
-  auto* panel = reinterpret_cast<std::uint16_t*>(a.scratch);
-  float* partial = a.scratch + kPanel * kDepth;
-  auto* rows = reinterpret_cast<std::uint16_t*>(partial + kMatmulRows * kMatmulOutputs * kLanes);
-  constexpr std::int64_t kRowPartial = kTileOutputs * kLanes;
+  float* partial = a.scratch;
+  auto* panel = reinterpret_cast<std::uint16_t*>(partial + kMatmulRows * kMatmulOutputs * 16);
+  auto* rows = panel + 2 * kPanel * kDepth;
   for (std::int64_t begin = 0; begin < a.depth; begin += kDepth) {
-    const std::int64_t count = a.depth - begin < kDepth ? a.depth - begin : kDepth;
-    const DepthBlock block{begin, count, begin == 0, begin + count == a.depth};
+    const DepthBlock block = depth_block(a, begin, kDepth);
     for (std::int64_t m = 0; m < a.num_rows; ++m) {
       const float* x = x_row(a, m) + begin;
-      for (std::int64_t k = 0; k < count; k += kPair) {
-        _mm512_storeu_si512(rows + m * kDepth + k, as_int(pack_row(x + k, count - k)));
+      for (std::int64_t k = 0; k < block.count; k += kPair) {
+        _mm512_storeu_si512(rows + m * kDepth + k, as_int(pack_row(x + k, block.count - k)));
       }
     }
     for (std::int64_t n = 0; n < a.num_outputs; n += kPanel) {
       bf16_panel<F>(a, n, block, panel);
       for (int j = 0; j < kPanel && n + j < a.num_outputs; j += kTileOutputs) {
-        float* sums = partial + (n + j) * kMatmulRows * kLanes;
-        const std::uint16_t* w = panel + j * kDepth;
+        const Bf16Operands operands{rows, panel + j * kDepth, partial};
         std::int64_t m = 0;
         for (; m + kTileRows <= a.num_rows; m += kTileRows) {
-          bf16_tile<kTileRows>(a, m, n + j, block, rows + m * kDepth, w, sums + m * kRowPartial);
+          bf16_panel_tile<kTileRows>(a, m, n + j, block, operands);
         }
-        for (; m < a.num_rows; ++m) {
-          bf16_tile<1>(a, m, n + j, block, rows + m * kDepth, w, sums + m * kRowPartial);
-        }
+        for (; m < a.num_rows; ++m) bf16_panel_tile<1>(a, m, n + j, block, operands);
       }
     }
   }

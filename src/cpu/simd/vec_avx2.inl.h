@@ -95,28 +95,55 @@ inline void store_bf16(std::uint16_t* p, Vec a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), packed);
 }
 
-// One MXFP4 group: 16 packed bytes to 32 values. The shuffle looks up twice the magnitude as a
-// signed byte, so the scale is halved; both are exact.
+// One MXFP4 group: 16 packed bytes to 32 values, in the order of permute(). Two shuffles look up
+// the bytes of a bf16 value, which is the upper half of an f32.
 struct GroupDecoder {
+  static constexpr bool kPermuted = true;
   Vec out[32 / Vec::kLanes];
+
   void decode(const std::uint8_t* packed, float scale) {
-    const __m128i table = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-    const __m128i low_mask = _mm_set1_epi8(15);
+    const __m256i high_bytes = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -0x80, -0x41, -0x41, -0x41,
+                      -0x40, -0x40, -0x40, -0x40));
+    const __m256i low_bytes = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        0, 0, -0x80, -0x40, 0, 0x40, -0x80, -0x40, 0, 0, -0x80, -0x40, 0, 0x40, -0x80, -0x40));
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed));
-    const __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, low_mask));
-    const __m128i high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), low_mask));
-    const __m128i first = _mm_unpacklo_epi8(low, high);
-    const __m128i second = _mm_unpackhi_epi8(low, high);
-    const __m256 half_scale = _mm256_set1_ps(scale * 0.5f);
-    out[0].v = expand(first, half_scale);
-    out[1].v = expand(_mm_unpackhi_epi64(first, first), half_scale);
-    out[2].v = expand(second, half_scale);
-    out[3].v = expand(_mm_unpackhi_epi64(second, second), half_scale);
+    // Lower lane: even elements, upper lane: odd ones.
+    const __m256i codes = _mm256_and_si256(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4), 1),
+        _mm256_set1_epi8(15));
+    const __m256i low = _mm256_shuffle_epi8(low_bytes, codes);
+    const __m256i high = _mm256_shuffle_epi8(high_bytes, codes);
+    const __m256i first = _mm256_unpacklo_epi8(low, high);
+    const __m256i second = _mm256_unpackhi_epi8(low, high);
+    const __m256 factor = _mm256_set1_ps(scale);
+    out[0].v = _mm256_mul_ps(even_words(first), factor);
+    out[1].v = _mm256_mul_ps(odd_words(first), factor);
+    out[2].v = _mm256_mul_ps(even_words(second), factor);
+    out[3].v = _mm256_mul_ps(odd_words(second), factor);
+  }
+
+  // Transposes both 4 x 4 halves of a group: the order in which decode() gives elements. Its own
+  // inverse.
+  static void permute(const float* in, float* to) {
+    for (int half = 0; half < 32; half += 16) {
+      __m128 a = _mm_loadu_ps(in + half), b = _mm_loadu_ps(in + half + 4);
+      __m128 c = _mm_loadu_ps(in + half + 8), d = _mm_loadu_ps(in + half + 12);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      _mm_storeu_ps(to + half, a);
+      _mm_storeu_ps(to + half + 4, b);
+      _mm_storeu_ps(to + half + 8, c);
+      _mm_storeu_ps(to + half + 12, d);
+    }
   }
 
  private:
-  static __m256 expand(__m128i bytes, __m256 half_scale) {
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), half_scale);
+  static __m256 even_words(__m256i words) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+  }
+  static __m256 odd_words(__m256i words) {
+    return _mm256_castsi256_ps(
+        _mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
 };
 

@@ -89,7 +89,9 @@ inline void store_bf16(std::uint16_t* p, Vec a) {
 // One MXFP4 group: 16 packed bytes to 32 values. Nibble i of a 32-bit word is element i, and one
 // permutation looks up all 16 codes.
 struct GroupDecoder {
+  static constexpr bool kPermuted = false;
   Vec out[32 / Vec::kLanes];
+  static void permute(const float* in, float* to) { __builtin_memcpy(to, in, 32 * sizeof(float)); }
   void decode(const std::uint8_t* packed, float scale) {
     const __m512 table = _mm512_mul_ps(
         _mm512_set1_ps(scale), _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f,

@@ -145,7 +145,9 @@ inline void store_bf16(std::uint16_t* p, Vec a) {
 
 // One MXFP4 group: 16 packed bytes to 32 values.
 struct GroupDecoder {
+  static constexpr bool kPermuted = false;
   Vec out[32 / Vec::kLanes];
+  static void permute(const float* in, float* to) { __builtin_memcpy(to, in, 32 * sizeof(float)); }
   void decode(const std::uint8_t* packed, float scale) {
     constexpr float kValue[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
