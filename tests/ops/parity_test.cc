@@ -161,14 +161,6 @@ class FaultyBackend : public Backend {
 
 using Fault = FaultyBackend::Fault;
 
-TEST(ParityHarness, TheReferenceAgreesWithItself) {
-  for (const Activations activations : {Activations::kF32, Activations::kBf16}) {
-    const auto reference = make_reference_backend(activations);
-    FaultyBackend same(activations, Fault::kNone);
-    for (const OpCase& c : op_cases()) EXPECT_THAT(check_parity(c, *reference, same), IsEmpty());
-  }
-}
-
 // The first `count` cases of each op.
 std::vector<OpCase> some_cases(int count) {
   std::vector<OpCase> list;
@@ -177,6 +169,14 @@ std::vector<OpCase> some_cases(int count) {
     if (taken[c.op]++ < count) list.push_back(c);
   }
   return list;
+}
+
+TEST(ParityHarness, TheReferenceAgreesWithItself) {
+  for (const Activations activations : {Activations::kF32, Activations::kBf16}) {
+    const auto reference = make_reference_backend(activations);
+    FaultyBackend same(activations, Fault::kNone);
+    for (const OpCase& c : some_cases(6)) EXPECT_THAT(check_parity(c, *reference, same), IsEmpty());
+  }
 }
 
 TEST(ParityHarness, EveryOpsFaultIsCaught) {
