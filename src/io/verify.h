@@ -25,7 +25,7 @@ struct TensorCheck {
 
 struct VerifyOptions {
   int num_threads = 4;
-  std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> progress;
+  std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> progress = {};
 };
 
 // One entry a tensor, in the order of files.tensors(). `progress` is called from one thread at a

@@ -136,10 +136,10 @@ TEST(BrokenCheckpoint, TensorsThatTheIndexDoesNotList) {
   EXPECT_THAT(open_error(dir.path()).what(), HasSubstr("not in the index: w"));
 }
 
-// K3's index has half a million entries; a quadratic step would take minutes.
-TEST(LargeIndex, IsReadInSeconds) {
+// K3's index has half a million entries: a quadratic step would take hours, here minutes.
+TEST(LargeIndex, IsReadInLinearTime) {
   std::string text = R"({"metadata":{"total_size":1},"weight_map":{)";
-  constexpr int kEntries = 497'220;
+  constexpr int kEntries = 100'000;
   for (int i = 0; i < kEntries; ++i) {
     text += (i == 0 ? "\"" : ",\"") + std::string("language_model.model.layers.") +
             std::to_string(i / 5376) + ".block_sparse_moe.experts." + std::to_string(i) +
@@ -152,9 +152,8 @@ TEST(LargeIndex, IsReadInSeconds) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(index.file_of_tensor.size(), static_cast<std::size_t>(kEntries));
   EXPECT_EQ(index.files.size(), 90u);
-  RecordProperty("seconds", std::to_string(seconds.count()));
-  // Generous: sanitizers and a busy machine; a quadratic step would be minutes.
-  EXPECT_LT(seconds.count(), 60.0);
+  // Generous: sanitizers and a busy machine.
+  EXPECT_LT(seconds.count(), 30.0);
 }
 
 }  // namespace
