@@ -17,8 +17,10 @@ namespace {
 const std::string kReplacement = "\xEF\xBF\xBD";
 
 // Single bytes, two tokens that end or begin inside a character, and one special token.
-Tokenizer byte_tokenizer() {
-  return make_tokenizer(byte_tokens_and({"a\xF0\x9F", "\x98\x80z"}), {"<|open|>"});
+const Tokenizer& byte_tokenizer() {
+  static const Tokenizer tokenizer =
+      make_tokenizer(byte_tokens_and({"a\xF0\x9F", "\x98\x80z"}), {"<|open|>"});
+  return tokenizer;
 }
 
 bool is_valid_utf8(const std::string& text) { return valid_utf8_prefix(text) == text.size(); }
