@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{64} << 20;
 
-// Bounds far above any model of the family and far below an overflow of the products of three.
+// Bounds far above any model of the family; the bytes of one tensor stay below 2^63.
 constexpr IntegerRange kCount = {1, 1 << 20};
 constexpr IntegerRange kCountOrZero = {0, 1 << 20};
-constexpr IntegerRange kLayerCount = {1, 65536};
+constexpr IntegerRange kHeadCount = {1, 65536};
+constexpr IntegerRange kExpertCount = {1, 65536};
+constexpr IntegerRange kLayerCount = {1, 4096};
 constexpr NumberRange kEpsilon = {0.0, 0.1};
 constexpr NumberRange kScale = {0.0, 1e6};
 
@@ -73,7 +75,7 @@ void read_layers(ConfigReader& reader, ModelConfig& config) {
 }
 
 void read_kda(ConfigReader& reader, KdaConfig& kda) {
-  kda.num_heads = reader.integer({.name = "num_heads", .section = kLinear}, kCount);
+  kda.num_heads = reader.integer({.name = "num_heads", .section = kLinear}, kHeadCount);
   kda.head_dim_k = reader.integer({.name = "head_dim", .section = kLinear}, kCount);
   kda.head_dim_v = reader.optional_integer({.name = "kda_v_head_dim", .section = kOwn}, kCount)
                        .value_or(kda.head_dim_k);
@@ -161,7 +163,7 @@ void read_mla(ConfigReader& reader, MlaConfig& mla) {
       reader.optional_choice({.name = "mla_kv", .section = kOwn}, {"latent", "mqa", "gqa"});
   constexpr MlaKind kKinds[] = {MlaKind::kLatent, MlaKind::kMqa, MlaKind::kGqa};
   mla.kind = kKinds[kind.value_or(0)];
-  mla.num_heads = reader.integer({"num_attention_heads"}, kCount);
+  mla.num_heads = reader.integer({"num_attention_heads"}, kHeadCount);
   mla.qk_nope_dim = reader.integer({"qk_nope_head_dim"}, kCount);
   mla.qk_rope_dim = reader.integer({"qk_rope_head_dim"}, kCountOrZero);
   mla.v_head_dim = reader.integer({"v_head_dim"}, kCount);
@@ -169,9 +171,9 @@ void read_mla(ConfigReader& reader, MlaConfig& mla) {
 
   std::optional<std::int64_t> kv_heads;
   if (mla.kind == MlaKind::kGqa) {
-    mla.num_kv_heads = reader.integer({"num_key_value_heads"}, kCount);
+    mla.num_kv_heads = reader.integer({"num_key_value_heads"}, kHeadCount);
   } else {
-    kv_heads = reader.optional_integer({"num_key_value_heads"}, kCount);
+    kv_heads = reader.optional_integer({"num_key_value_heads"}, kHeadCount);
     mla.num_kv_heads = mla.num_heads;
     mla.kv_lora_rank = reader.integer({"kv_lora_rank"}, kCount);
   }
@@ -196,8 +198,8 @@ void read_routing(ConfigReader& reader, MoeConfig& moe) {
 
 void read_moe(ConfigReader& reader, MoeConfig& moe) {
   const ConfigKey top_key = {"num_experts_per_token", "num_experts_per_tok"};
-  moe.num_experts = reader.integer({"num_experts", "n_routed_experts"}, kCount);
-  moe.experts_per_token = reader.integer(top_key, kCount);
+  moe.num_experts = reader.integer({"num_experts", "n_routed_experts"}, kExpertCount);
+  moe.experts_per_token = reader.integer(top_key, kExpertCount);
   moe.num_shared_experts = reader.integer({"num_shared_experts", "n_shared_experts"}, {0, 1024});
   moe.expert_ffn_size = reader.integer({"moe_intermediate_size"}, kCount);
   if (moe.num_experts > 0 && moe.experts_per_token > moe.num_experts) {
@@ -253,13 +255,15 @@ std::optional<VisionConfig> read_vision(const nlohmann::json& root) {
   const auto found = root.find("vision_config");
   if (found == root.end() || !found->is_object()) return std::nullopt;
   bool complete = true;
-  const auto size = [&](const nlohmann::json& value) -> std::int64_t {
+  const auto size = [&](const nlohmann::json& value, std::uint64_t most) -> std::int64_t {
     const bool ok = value.is_number_unsigned() && value.get<std::uint64_t>() >= 1 &&
-                    value.get<std::uint64_t>() <= 1u << 20;
+                    value.get<std::uint64_t>() <= most;
     complete = complete && ok;
     return ok ? value.get<std::int64_t>() : 0;
   };
-  const auto get = [&](const char* key) { return size(found->value(key, nlohmann::json())); };
+  const auto get = [&](const char* key) {
+    return size(found->value(key, nlohmann::json()), 65536);
+  };
   VisionConfig vision;
   vision.hidden_size = get("vt_hidden_size");
   vision.num_layers = get("vt_num_hidden_layers");
@@ -271,7 +275,7 @@ std::optional<VisionConfig> read_vision(const nlohmann::json& root) {
   vision.text_hidden_size = get("text_hidden_size");
   const nlohmann::json merge = found->value("merge_kernel_size", nlohmann::json());
   if (!merge.is_array() || merge.size() != 2) return std::nullopt;
-  vision.merge = size(merge[0]) * size(merge[1]);
+  vision.merge = size(merge[0], 64) * size(merge[1], 64);
   if (!complete) return std::nullopt;
   return vision;
 }

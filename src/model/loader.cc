@@ -138,7 +138,6 @@ class ModelBinder {
     const std::int64_t width = c.latent_size > 0 ? c.latent_size : hidden_;
     const std::int64_t count = c.num_experts / partition_.size;
     w.first_expert = count * partition_.rank;
-    w.experts.reserve(static_cast<std::size_t>(count));
     for (std::int64_t e = w.first_expert; e < w.first_expert + count; ++e) {
       w.experts.push_back(
           {binder_.matrix(names_.expert(layer_idx, e, "w1"), c.expert_ffn_size, width),

@@ -1,13 +1,34 @@
 #include "model/model_stats.h"
 
+#include <initializer_list>
+
+#include "core/error.h"
+
 namespace baltoro {
 namespace {
+
+// Each size of a configuration is bounded, their product over layers and experts is not.
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t result = 1;
+  for (std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result)) {
+      fail(ErrorCode::kBadModel, "config.json: the model's size exceeds 2^63 bytes");
+    }
+  }
+  return result;
+}
+
+void add(std::int64_t& sum, std::int64_t value) {
+  if (__builtin_add_overflow(sum, value, &sum)) {
+    fail(ErrorCode::kBadModel, "config.json: the model's size exceeds 2^63 bytes");
+  }
+}
 
 void count(ModelStats& stats, const TensorSpec& tensor, std::int64_t copies) {
   ComponentStats& component = stats.components[static_cast<std::size_t>(tensor.component)];
   component.num_tensors += copies;
-  component.parameters += copies * tensor.parameters();
-  component.bytes += copies * tensor.bytes();
+  add(component.parameters, product({copies, tensor.parameters()}));
+  add(component.bytes, product({copies, tensor.bytes()}));
 }
 
 void count_layer(ModelStats& stats, const ModelConfig& config, std::int64_t layer_idx) {
@@ -52,19 +73,19 @@ ModelStats compute_model_stats(const ModelConfig& config) {
     const ComponentStats& part = stats[component];
     const bool vision = component == Component::kVisionTower || component == Component::kProjector;
     stats.num_tensors += part.num_tensors;
-    stats.total_bytes += part.bytes;
-    (vision ? stats.vision_parameters : stats.text_parameters) += part.parameters;
+    add(stats.total_bytes, part.bytes);
+    add(vision ? stats.vision_parameters : stats.text_parameters, part.parameters);
   }
   count_active(stats, config);
 
   const KdaConfig& kda = config.kda;
   const std::int64_t num_kda = config.num_layers_of(MixerKind::kKda);
   const std::int64_t num_mla = config.num_layers_of(MixerKind::kMla);
-  stats.mla_cache_bytes_per_token = num_mla * config.mla.cache_width() * 2;
-  stats.kda_state_bytes = num_kda * kda.num_heads * kda.head_dim_k * kda.head_dim_v * 4;
+  stats.mla_cache_bytes_per_token = product({num_mla, config.mla.cache_width(), 2});
+  stats.kda_state_bytes = product({num_kda, kda.num_heads, kda.head_dim_k, kda.head_dim_v, 4});
   if (num_kda > 0) {
     stats.kda_conv_bytes =
-        num_kda * (kda.conv_width - 1) * (2 * kda.key_width() + kda.value_width()) * 2;
+        product({num_kda, kda.conv_width - 1, 2 * kda.key_width() + kda.value_width(), 2});
   }
   return stats;
 }

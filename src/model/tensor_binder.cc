@@ -11,18 +11,21 @@ namespace baltoro {
 namespace {
 
 constexpr std::size_t kMaxListed = 20;
+// No checkpoint lacks so many; a configuration of absurd counts does.
+constexpr std::int64_t kMaxMissing = 2'000'000;
 
 std::string shape_text(const Shape& shape) {
   const auto dims = std::span(shape.dim).first(static_cast<std::size_t>(shape.rank));
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-std::string list_text(const std::vector<std::string>& items, const char* separator) {
+// "a, b and 7 more" of `total`.
+std::string list_text(const std::vector<std::string>& items, std::int64_t total,
+                      const char* separator) {
   const auto shown = std::span(items).first(std::min(items.size(), kMaxListed));
   std::string text = fmt::format("{}", fmt::join(shown, separator));
-  if (shown.size() < items.size()) {
-    text += fmt::format("{}and {} more", separator, items.size() - shown.size());
-  }
+  const std::int64_t rest = total - static_cast<std::int64_t>(shown.size());
+  if (rest > 0) text += fmt::format("{}and {} more", separator, rest);
   return text;
 }
 
@@ -49,6 +52,11 @@ const TensorInfo* TensorBinder::use(const std::string& name) {
     used_[static_cast<std::size_t>(tensor - store_.files().tensors().data())] = true;
   }
   return tensor;
+}
+
+void TensorBinder::miss(const std::string& name) {
+  if (missing_.size() < kMaxListed) missing_.push_back(name);
+  if (++num_missing_ == kMaxMissing) throw_if_bad();
 }
 
 bool TensorBinder::check(const TensorInfo& tensor, const char* dtype,
@@ -103,11 +111,11 @@ WeightView TensorBinder::matrix(const std::string& name, std::int64_t rows, std:
     return view;
   }
   if (codes == nullptr && scales == nullptr) {
-    missing_.push_back(name + ".weight");
+    miss(name + ".weight");
     return {};
   }
   if (codes == nullptr || scales == nullptr) {
-    missing_.push_back(name + (codes == nullptr ? ".weight_packed" : ".weight_scale"));
+    miss(name + (codes == nullptr ? ".weight_packed" : ".weight_scale"));
     return {};
   }
   if (cols % kMxfp4Group != 0 || view.cols % kMxfp4Group != 0) {
@@ -129,7 +137,7 @@ std::vector<float> TensorBinder::vector(const std::string& name,
                                         Split split) {
   const TensorInfo* tensor = use(name);
   if (tensor == nullptr) {
-    missing_.push_back(name);
+    miss(name);
     return {};
   }
   if (!check(*tensor, "F32 or BF16", shapes)) return {};
@@ -144,10 +152,11 @@ void TensorBinder::ignore(const std::string& name) {
 void TensorBinder::throw_if_bad() const {
   if (missing_.empty() && wrong_.empty()) return;
   std::string text = store_.files().path().string() + ":";
-  if (!wrong_.empty()) text += fmt::format(" {}", list_text(wrong_, "; "));
+  if (!wrong_.empty())
+    text += fmt::format(" {}", list_text(wrong_, static_cast<std::int64_t>(wrong_.size()), "; "));
   if (!missing_.empty()) {
-    text += fmt::format("{} {} tensors are missing: {}", wrong_.empty() ? "" : ";", missing_.size(),
-                        list_text(missing_, ", "));
+    text += fmt::format("{} {} tensors are missing: {}", wrong_.empty() ? "" : ";", num_missing_,
+                        list_text(missing_, num_missing_, ", "));
   }
   throw Error(ErrorCode::kBadModel, text);
 }

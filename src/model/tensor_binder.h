@@ -38,13 +38,15 @@ class TensorBinder {
 
  private:
   const TensorInfo* use(const std::string& name);
+  void miss(const std::string& name);
   bool check(const TensorInfo& tensor, const char* dtype, std::initializer_list<Shape> shapes);
   const std::byte* place(const TensorInfo& tensor, Split split);
 
   WeightStore& store_;
   Partition partition_;
   std::vector<bool> used_;
-  std::vector<std::string> missing_;
+  std::vector<std::string> missing_;  // the first of them
+  std::int64_t num_missing_ = 0;
   std::vector<std::string> wrong_;
 };
 
