@@ -1,0 +1,198 @@
+// The comparison must find a fault where it is, and only there.
+#include "measure/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu/backend.h"
+#include "measure/memory_bandwidth.h"
+#include "model/model.h"
+#include "ops/expert_mlp.h"
+#include "ops/glu_mlp.h"
+#include "ops/kda.h"
+#include "ops/linear.h"
+#include "ops/mix_norm.h"
+#include "ops/mla.h"
+#include "ops/reference/reference_backend.h"
+#include "ops/route.h"
+
+namespace baltoro {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A backend with one wrong op in one layer.
+class FaultyBackend final : public Backend {
+ public:
+  FaultyBackend(std::unique_ptr<Backend> inner, std::string op, int layer)
+      : inner_(std::move(inner)), op_(std::move(op)), layer_(layer) {}
+
+  std::string_view name() const override { return "faulty"; }
+  int num_threads() const override { return inner_->num_threads(); }
+  Activations activations() const override { return inner_->activations(); }
+  DType activation_dtype() const override { return inner_->activation_dtype(); }
+  DType cache_dtype() const override { return inner_->cache_dtype(); }
+  Buffer allocate(std::size_t bytes, const char* purpose) override {
+    return inner_->allocate(bytes, purpose);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    inner_->copy(to, from, bytes);
+  }
+  void synchronize() override { inner_->synchronize(); }
+  void embed(const EmbedArgs& args) override { inner_->embed(args); }
+  void head(const HeadArgs& args) override { inner_->head(args); }
+  void linear(const LinearArgs& args) override {
+    inner_->linear(args);
+    spoil("linear", args.layer, args.outputs[0].out);
+  }
+  void mix_norm(const MixNormArgs& args) override {
+    inner_->mix_norm(args);
+    spoil("mix_norm", args.layer, args.out);
+  }
+  void kda_mix(const KdaMixArgs& args) override {
+    inner_->kda_mix(args);
+    spoil("kda_mix", args.layer, args.out);
+    if (op_ == "kda state" && args.layer == layer_) {
+      args.pool.state[args.batch.sequences[0].state_slot * args.shape.state_elements()] += 1;
+    }
+  }
+  void mla_prefill(const MlaArgs& args) override {
+    inner_->mla_prefill(args);
+    spoil("mla_prefill", args.layer, args.out);
+  }
+  void mla_decode(const MlaArgs& args) override {
+    inner_->mla_decode(args);
+    if (args.batch.sequences[0].origin == Origin::kGenerated) {
+      spoil("mla_decode", args.layer, args.out);
+    }
+  }
+  void glu_mlp(const GluMlpArgs& args) override {
+    inner_->glu_mlp(args);
+    spoil("glu_mlp", args.layer, args.out);
+  }
+  void route(const RouteArgs& args) override {
+    inner_->route(args);
+    if (op_ != "route" || args.layer != layer_) return;
+    // The expert that comes next in the list instead of the first chosen one.
+    while (std::find(args.ids, args.ids + args.top_k, args.ids[0]) != args.ids + args.top_k) {
+      args.ids[0] = static_cast<std::int32_t>((args.ids[0] + 1) % args.weight.rows);
+      if (std::count(args.ids, args.ids + args.top_k, args.ids[0]) == 1) break;
+    }
+  }
+  void expert_mlp(const ExpertMlpArgs& args) override {
+    inner_->expert_mlp(args);
+    spoil("expert_mlp", args.layer, args.out);
+  }
+
+ private:
+  void spoil(const char* op, int layer, const TensorView& out) {
+    if (op_ == op && layer == layer_) out.f32()[out.shape.count() / 2] += 1.0f;
+  }
+
+  std::unique_ptr<Backend> inner_;
+  std::string op_;
+  int layer_;
+};
+
+std::vector<TokenId> tokens(int count) {
+  std::vector<TokenId> ids(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 29 % 90);
+  return ids;
+}
+
+const LoadedModel& model() {
+  static const LoadedModel loaded = load_model(fs::path(BALTORO_TEST_DATA) / "fixtures" / "k3");
+  return loaded;
+}
+
+int first_layer(MixerKind kind) {
+  const auto& layers = model().config.layers;
+  // Not layer 0, which an off-by-one would also name.
+  for (std::size_t i = 1; i < layers.size(); ++i) {
+    if (layers[i].mixer == kind && layers[i].ffn == FfnKind::kMoe) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+OpComparison compare_with_fault(const std::string& op, int layer) {
+  const auto good =
+      make_cpu_backend({.activations = Activations::kF32, .num_threads = 1, .isa = {}});
+  FaultyBackend bad(make_reference_backend(Activations::kF32), op, layer);
+  const auto prompt = tokens(70);
+  const auto generated = tokens(3);
+  return compare_ops(model(), *good, bad, prompt, generated);
+}
+
+TEST(CompareOps, FindsNoFaultWhereThereIsNone) {
+  const OpComparison result = compare_with_fault("none", 1);
+  EXPECT_FALSE(result.first_exceeding.has_value())
+      << result.first_exceeding->op << " layer " << result.first_exceeding->layer;
+  ASSERT_TRUE(result.worst.has_value());
+  EXPECT_GT(result.worst->excess(), 0);
+  EXPECT_GT(result.route_flips.rows, 0);
+  EXPECT_EQ(result.route_flips.flipped, 0);
+}
+
+TEST(CompareOps, NamesTheLayerAndOpThatIsWrong) {
+  const int kda = first_layer(MixerKind::kKda), mla = first_layer(MixerKind::kMla);
+  const std::vector<std::pair<std::string, int>> faults = {
+      {"kda_mix", kda},    {"linear", kda},      {"mix_norm", kda},   {"glu_mlp", kda},
+      {"expert_mlp", kda}, {"mla_prefill", mla}, {"mla_decode", mla}, {"route", kda}};
+  for (const auto& [op, layer] : faults) {
+    const OpComparison result = compare_with_fault(op, layer);
+    ASSERT_TRUE(result.first_exceeding.has_value()) << op;
+    EXPECT_EQ(result.first_exceeding->op, op);
+    EXPECT_EQ(result.first_exceeding->layer, layer) << op;
+  }
+}
+
+TEST(CompareOps, AFaultInTheStateIsSeenWhereItArises) {
+  const int layer = first_layer(MixerKind::kKda);
+  const OpComparison result = compare_with_fault("kda state", layer);
+  ASSERT_TRUE(result.first_exceeding.has_value());
+  EXPECT_EQ(result.first_exceeding->op, "kda_mix");
+  EXPECT_EQ(result.first_exceeding->output, "state");
+  EXPECT_EQ(result.first_exceeding->layer, layer);
+}
+
+TEST(CompareOps, AFaultDoesNotSpreadToLaterOps) {
+  // Every op sees the first backend's values, so only the faulty one may exceed its tolerance.
+  const auto good =
+      make_cpu_backend({.activations = Activations::kF32, .num_threads = 1, .isa = {}});
+  const int layer = first_layer(MixerKind::kKda);
+  FaultyBackend bad(make_reference_backend(Activations::kF32), "kda_mix", layer);
+  CompareBackend backend(*good, bad);
+  const Model forward(model().config, model().weights);
+  SequenceState state(backend, model().config);
+  Workspace workspace(backend, model().config, 64);
+  state.reserve_slots(1);
+  state.reserve_pages(1);
+  const auto ids = tokens(40);
+  const std::vector<std::int32_t> pages = {0};
+  const SequenceRows rows{.first_row = 0,
+                          .num_rows = 40,
+                          .start_pos = 0,
+                          .state_slot = 0,
+                          .boundary_slot = -1,
+                          .origin = Origin::kPrompt,
+                          .pages = pages};
+  forward.forward(backend, {ids, {&rows, 1}}, state, workspace);
+  int exceeding = 0;
+  for (const OpDifference& difference : backend.differences()) {
+    exceeding += difference.excess() > 1;
+  }
+  EXPECT_EQ(exceeding, 1);
+}
+
+TEST(MemoryBandwidth, IsPlausible) {
+  const double rate = measure_read_bandwidth(1);
+  EXPECT_GT(rate, 2e8);
+  EXPECT_LT(rate, 5e12);
+}
+
+}  // namespace
+}  // namespace baltoro
