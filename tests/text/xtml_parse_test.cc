@@ -232,6 +232,14 @@ TEST_F(XtmlParse, HalfACharacterIsHeldBackAndShownAsReplacementIfItNeverEnds) {
   EXPECT_EQ(parser.result().content, "\U0001F600\uFFFD");
 }
 
+TEST_F(XtmlParse, HalfACharacterStaysInTheChannelThatItBegan) {
+  EXPECT_EQ(parsed("r\xF0\x9F" + kThinkEnd + kResponse +
+                   "\x98\x80"
+                   "a" +
+                   kResponseEnd + kEnd),
+            "r\uFFFD | \uFFFD\uFFFDa | | stop");
+}
+
 TEST_F(XtmlParse, AStopStringIsAnEndOfItsOwn) {
   AnswerReader reader(format_, mode(false));
   EXPECT_EQ(show(reader.feed(tokenizer_.encode("abc")).finish(true)), " | abc | | stop");

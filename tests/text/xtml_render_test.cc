@@ -292,6 +292,23 @@ TEST(XtmlRender, OfCallsWithOneIdTheFirstIsMeantAndTiesKeepTheirOrder) {
             kTwoCallsShown + " " + tool("f", "1", "1") + " " + tool("f", "2", "2"));
 }
 
+// Long enough for a sort that is not stable to show it.
+TEST(XtmlRender, ManyResultsOfOneCallKeepTheirOrder) {
+  std::string results;
+  std::string expected = kTwoCallsShown;
+  for (int i = 0; i < 60; ++i) {
+    results += R"(, {"role": "tool", "tool_call_id": ")" + std::string(i % 2 == 0 ? "y" : "x") +
+               R"(", "content": ")" + std::to_string(i) + "\"}";
+  }
+  for (int i = 0; i < 60; ++i) {
+    const bool first = i < 30;
+    const int content = first ? 2 * i + 1 : 2 * (i - 30);
+    expected += ' ';
+    expected += tool(first ? "f" : "g", std::to_string(i + 1), std::to_string(content));
+  }
+  EXPECT_EQ(rendered(R"("messages": [)" + kTwoCalls + results + "]"), expected);
+}
+
 TEST(XtmlRender, UnmatchedResultsAreNamedByToolThenNameThenPosition) {
   EXPECT_EQ(rendered(R"("messages": [)" + kTwoCalls + R"(,
         {"role": "tool", "tool": "t", "name": "n", "content": "1"},
