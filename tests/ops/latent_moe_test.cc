@@ -78,6 +78,10 @@ TEST(RouterPrecision, ActivationsAndWeightsAreNotRoundedInBf16Mode) {
 TEST(RouterTies, GoToTheLowerIndexInAnyPosition) {
   EXPECT_EQ(choose({1, 2, 1, 2, 1}, {0, 0, 0, 0, 0}, 4).ids, (Ids{1, 3, 0, 2}));
   EXPECT_EQ(choose(Doubles(9, .3), Floats(9, .5f), 3).ids, (Ids{0, 1, 2}));
+  EXPECT_EQ(choose(Doubles(896, .3), Floats(896, .5f), 4).ids, (Ids{0, 1, 2, 3}));
+  Doubles cycle;
+  for (int e = 0; e < 896; ++e) cycle.push_back(e % 300 == 299 ? 2 : e % 3 == 1 ? 1 : 0);
+  EXPECT_EQ(choose(cycle, Floats(896, 0), 6).ids, (Ids{299, 599, 1, 4, 7, 10}));
 }
 
 TEST(RouterWeights, RenormaliseThenScale) {

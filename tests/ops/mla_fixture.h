@@ -29,6 +29,7 @@ struct MlaSlice {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Origin origin = Origin::kPrompt;
+  std::vector<std::int32_t> pages = {};
 };
 
 struct MlaStream {
@@ -52,38 +53,52 @@ struct MlaStream {
     }
   }
 
-  // Both ops over one batch of one sequence; returns the rows of the slice.
-  Floats run(Backend& backend, MlaPool& pool, const std::vector<std::int32_t>& pages,
-             const MlaSlice& slice) const {
-    const std::int64_t rows = slice.end - slice.begin;
-    const auto slice_of = [&](const Floats& from, std::int64_t cols) {
-      return rows_of(from, cols, slice.begin, slice.end);
+  // Both ops, or one of them, over one batch of sequences that are slices of this stream; returns
+  // the rows of all slices one after the other.
+  Floats run_batch(Backend& backend, MlaPool& pool, const std::vector<MlaSlice>& slices,
+                   bool prefill = true, bool decode = true) const {
+    std::vector<SequenceRows> sequences;
+    std::int64_t rows = 0;
+    for (const MlaSlice& s : slices) {
+      sequences.push_back({rows, s.end - s.begin, s.begin, 0, -1, s.origin, s.pages});
+      rows += s.end - s.begin;
+    }
+    const auto pick = [&](const Floats& from) {
+      const std::int64_t cols = static_cast<std::int64_t>(from.size()) / tokens;
+      Floats picked;
+      for (const MlaSlice& s : slices) {
+        const Floats part = rows_of(from, cols, s.begin, s.end);
+        picked.insert(picked.end(), part.begin(), part.end());
+      }
+      return picked;
     };
-    const std::int64_t values = shape.num_heads * shape.v_head_dim;
-    const std::int64_t kv_cols = static_cast<std::int64_t>(kv.size()) / tokens;
-    const std::int64_t v_cols = static_cast<std::int64_t>(v.size()) / tokens;
-    const Floats rq = slice_of(q, shape.num_heads * shape.qk_dim());
-    const Floats rkv = slice_of(kv, kv_cols), rv = slice_of(v, v_cols);
-    const Floats rgate = gate.empty() ? Floats{} : slice_of(gate, values);
-    const SequenceRows sequence{0, rows, slice.begin, 0, -1, slice.origin, pages};
+    const auto view_of = [&](const Floats& picked) {
+      return view(picked, static_cast<std::int64_t>(picked.size()) / rows);
+    };
+    const Floats rq = pick(q), rkv = pick(kv), rv = pick(v), rgate = pick(gate);
     const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows), 0);
-    Floats out(static_cast<std::size_t>(rows * values), kNan);
+    Floats out(static_cast<std::size_t>(rows * shape.num_heads * shape.v_head_dim), kNan);
     MlaArgs args;
     args.shape = shape;
-    args.batch = {ids, {&sequence, 1}};
-    args.q = view(rq, shape.num_heads * shape.qk_dim());
-    args.kv = view(rkv, kv_cols);
-    if (!rv.empty()) args.v = view(rv, v_cols);
+    args.batch = {ids, sequences};
+    args.q = view_of(rq);
+    args.kv = view_of(rkv);
+    if (!rv.empty()) args.v = view_of(rv);
     if (!kv_norm.empty()) args.kv_norm = kv_norm.data();
     args.kv_norm_eps = kv_norm_eps;
     if (!kv_b.empty()) args.kv_b = f32_weight(kv_b, shape.kv_rank);
     args.rope_theta = rope_theta;
-    if (!gate.empty()) args.gate = view(rgate, values);
+    if (!gate.empty()) args.gate = view_of(rgate);
     args.cache = {pool.data.data(), DType::kF32, pool.num_pages};
-    args.out = mutable_view(out, values);
-    mla_prefill(backend, args);
-    mla_decode(backend, args);
+    args.out = mutable_view(out, shape.num_heads * shape.v_head_dim);
+    if (prefill) mla_prefill(backend, args);
+    if (decode) mla_decode(backend, args);
     return out;
+  }
+  Floats run(Backend& backend, MlaPool& pool, const std::vector<std::int32_t>& pages,
+             MlaSlice slice) const {
+    slice.pages = pages;
+    return run_batch(backend, pool, {slice});
   }
 
   // A fresh sequence on pages 0, 1, 2, ..., slice by slice; returns all rows.

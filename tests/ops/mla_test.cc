@@ -208,6 +208,35 @@ TEST_P(Kinds, PageIdsDoNotMatterAndOtherPagesStayUntouched) {
   EXPECT_FALSE(std::isnan(pool.row(4, 149 - 128)[0]));
 }
 
+TEST_P(Kinds, SequencesOfABatchEqualSoloAndEachOpServesItsOrigin) {
+  MlaStream layer(GetParam(), 100);
+  const auto backend = test::reference_f32();
+  const std::vector<MlaSlice> batch = {{0, 70, kPrompt, {4, 1}},
+                                       {0, 1, kGenerated, {3}},
+                                       {0, 1, kPrompt, {7}},
+                                       {0, 5, kGenerated, {0}}};
+  MlaPool pool(layer.shape, 8);
+  const Floats together = layer.run_batch(*backend, pool, batch);
+  const std::int64_t cols = layer.shape.num_heads * layer.shape.v_head_dim;
+  MlaPool prompts_only(layer.shape, 8);
+  const Floats prompts = layer.run_batch(*backend, prompts_only, batch, true, false);
+  std::int64_t row = 0;
+  for (const MlaSlice& s : batch) {
+    const std::int64_t end = row + s.end - s.begin;
+    const Floats own = rows_of(together, cols, row, end);
+    MlaPool solo(layer.shape, 2);
+    EXPECT_EQ(layer.run(*backend, solo, {0, 1}, {s.begin, s.end, s.origin}), own);
+    const Floats prefilled = rows_of(prompts, cols, row, end);
+    if (s.origin == kPrompt) {
+      EXPECT_EQ(prefilled, own);
+    } else {
+      for (const float value : prefilled) EXPECT_TRUE(std::isnan(value));
+    }
+    EXPECT_EQ(std::isnan(*prompts_only.row(s.pages[0], 0)), s.origin == kGenerated);
+    row = end;
+  }
+}
+
 // Two cached tokens whose scores are 10 * scale and 0 through the side branch alone, and whose
 // values are the unit vectors: the output shows the probabilities.
 MlaStream side_branch_probe() {
