@@ -14,7 +14,7 @@ std::vector<std::string_view> cut_slices(std::string_view text, const SliceLimit
     const Utf8Step step = decode_utf8(text.substr(pos));
     const bool valid = step.status == Utf8Status::kValid;
     const bool is_space = valid && is_python_space(step.code_point);
-    if (block == limits.block_chars) block = run = 0;
+    if (block == limits.block_chars) block = 0;
     if (is_space != run_is_space) run = 0;
     const bool cut = block == 0 || run == limits.run_chars;
     if (cut && pos > begin) {
