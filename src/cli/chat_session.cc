@@ -1,0 +1,76 @@
+#include "cli/chat_session.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baltoro::cli {
+namespace {
+
+// A snapshot costs one KDA state; older turns are read again.
+constexpr std::size_t kMaxSnapshots = 4;
+
+std::int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const auto [end, unused] = std::ranges::mismatch(a, b);
+  return end - a.begin();
+}
+
+}  // namespace
+
+ChatSession::ChatSession(Engine& engine, const Tokenizer& tokenizer, ChatFormat format,
+                         GenerateOptions options)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      format_(std::move(format)),
+      options_(std::move(options)) {
+  for (TokenId id : format_.stop_ids()) options_.stop_ids.push_back(id);
+}
+
+void ChatSession::read(const std::vector<TokenId>& ids) {
+  const std::int64_t common = session_ ? common_prefix(session_->tokens(), ids) : 0;
+  const auto size = static_cast<std::int64_t>(ids.size());
+  if (session_ && (common < session_->position() || common == size)) {
+    // At least one token must be read, so that there are logits of this prompt.
+    const std::int64_t usable = std::min(common, size - 1);
+    std::erase_if(snapshots_, [&](const Snapshot& s) { return s.position() > usable; });
+    if (snapshots_.empty()) {
+      session_.reset();
+    } else {
+      session_->rewind(snapshots_.back());
+    }
+  }
+  if (!session_) session_.emplace(engine_.new_session());
+  session_->prefill(std::span(ids).subspan(static_cast<std::size_t>(session_->position())));
+  snapshots_.push_back(session_->snapshot());
+  if (snapshots_.size() > kMaxSnapshots) snapshots_.erase(snapshots_.begin());
+}
+
+ChatAnswer ChatSession::answer(const std::function<void(const ChatDelta&)>& on_delta,
+                               const std::function<bool()>& cancelled) {
+  ChatAnswer answer;
+  const std::vector<TokenId> ids = format_.render(conversation_);
+  ChatParser parser = format_.parser(conversation_);
+  Stopwatch watch;
+  const std::int64_t had = session_ ? session_->position() : 0;
+  read(ids);
+  answer.stats.prompt_tokens = std::max<std::int64_t>(0, session_->position() - had);
+  answer.stats.prefill_seconds = watch.lap();
+
+  const auto forward = [&](const std::vector<ChatDelta>& deltas) {
+    for (const ChatDelta& delta : deltas) on_delta(delta);
+  };
+  const Generation generation =
+      generate(*session_, &tokenizer_, options_, [&](const GeneratedToken& token) {
+        forward(parser.feed(token.choice.token));
+        return !cancelled();
+      });
+  forward(parser.finish(generation.reason == StopReason::kStopToken ||
+                        generation.reason == StopReason::kStopString));
+  answer.stats.generated_tokens = static_cast<std::int64_t>(generation.ids.size());
+  answer.stats.decode_seconds = watch.lap();
+  answer.result = parser.result();
+  answer.cancelled = generation.reason == StopReason::kCancelled;
+  conversation_.messages.push_back(to_message(answer.result));
+  return answer;
+}
+
+}  // namespace baltoro::cli

@@ -1,0 +1,24 @@
+// Numbers as people read them, and text for JSON.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace baltoro::cli {
+
+// 1,560,860,324,864
+std::string with_commas(std::uint64_t value);
+
+// "1.42 TiB", "27.0 KiB", "512 B".
+std::string human_bytes(std::uint64_t bytes);
+
+// Prints the document and a line end on standard output. Bytes that are not UTF-8 become U+FFFD.
+void print_json(const nlohmann::ordered_json& document);
+// The same on one line.
+std::string json_line(const nlohmann::ordered_json& document);
+
+// Whole content of a file, or of standard input for "-". Throws Error{kIo}.
+std::string read_text(const std::string& path);
+
+}  // namespace baltoro::cli

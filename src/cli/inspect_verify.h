@@ -1,0 +1,17 @@
+// `inspect --verify`: reads every tensor of a checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/progress.h"
+
+namespace baltoro::cli {
+
+// Prints what is wrong and one checksum over all tensors, or adds it to `document` where that is
+// not null, together with the checksum of each tensor. Returns the exit status: kBadModel where a
+// tensor is damaged. Throws Error{kIo, kBadModel}.
+int verify_tensors(const std::filesystem::path& dir, ProgressMode progress,
+                   nlohmann::ordered_json* document);
+
+}  // namespace baltoro::cli

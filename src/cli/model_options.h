@@ -1,0 +1,48 @@
+// Options that every command with a model has, and the loading that they ask for.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "baltoro/engine.h"
+#include "baltoro/session.h"
+#include "baltoro/tokenizer.h"
+#include "cli/progress.h"
+
+namespace baltoro::cli {
+
+struct ModelOptions {
+  std::string dir;
+  std::string device = "cpu";
+  std::string activations = "bf16";
+  std::string isa;  // empty: the best
+  std::string load = "auto";
+  std::optional<float> latent_norm_eps;
+  int threads = 0;
+  bool progress = false;
+};
+
+struct LoadedModel {
+  std::shared_ptr<Engine> engine;
+  std::optional<Tokenizer> tokenizer;  // absent where the directory has no tiktoken.model
+  double load_seconds = 0;
+
+  // Throws Error{kUsage} saying what needs it.
+  const Tokenizer& require_tokenizer(const char* what) const;
+};
+
+// Adds MODEL and the options to a command.
+void add_model_options(CLI::App& app, ModelOptions& options);
+
+// Throws Error{kUsage} for values out of range.
+EngineOptions engine_options(const ModelOptions& options);
+
+// Reads tokenizer and weights, with a progress bar.
+LoadedModel load_model(const ModelOptions& options);
+// Absent where the directory has no tiktoken.model.
+std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir);
+
+}  // namespace baltoro::cli

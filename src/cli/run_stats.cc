@@ -1,0 +1,69 @@
+#include "cli/run_stats.h"
+
+#include <fmt/format.h>
+
+#include "cli/format.h"
+#include "cli/sampling_options.h"
+#include "measure/memory_bandwidth.h"
+
+namespace baltoro::cli {
+namespace {
+
+struct Derived {
+  double prefill_rate = 0;     // tokens a second
+  double decode_rate = 0;      // tokens a second
+  double bytes_per_token = 0;  // read and written by one decode step at the mean position
+  double achieved = 0;         // bytes a second
+  double machine = 0;          // bytes a second
+};
+
+Derived derive(const RunStats& stats, const Engine& engine) {
+  Derived out;
+  const EngineInfo& info = engine.info();
+  if (stats.prefill_seconds > 0) {
+    out.prefill_rate = static_cast<double>(stats.prompt_tokens) / stats.prefill_seconds;
+  }
+  // The first token comes from the prompt's logits.
+  const auto steps = static_cast<double>(stats.generated_tokens - 1);
+  if (steps > 0 && stats.decode_seconds > 0) out.decode_rate = steps / stats.decode_seconds;
+  const double mean_position = static_cast<double>(stats.prompt_tokens) + steps / 2;
+  out.bytes_per_token = static_cast<double>(info.decode_weight_bytes) +
+                        2.0 * static_cast<double>(info.state_bytes) +
+                        mean_position * static_cast<double>(info.cache_bytes_per_token);
+  out.achieved = out.bytes_per_token * out.decode_rate;
+  out.machine = measure_read_bandwidth(info.num_threads);
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const RunStats& stats, const Engine& engine, const GenerateOptions& options) {
+  const EngineInfo& info = engine.info();
+  const Derived d = derive(stats, engine);
+  std::string out = fmt::format(
+      "backend   {}, {} threads; loaded {} in {:.2f} s\n", info.backend, info.num_threads,
+      human_bytes(static_cast<std::uint64_t>(info.weight_bytes)), stats.load_seconds);
+  out += fmt::format("sampling  {}\n", describe(options));
+  out += fmt::format("prefill   {} tokens in {:.3f} s, {:.1f} tokens/s\n", stats.prompt_tokens,
+                     stats.prefill_seconds, d.prefill_rate);
+  out += fmt::format("decode    {} tokens in {:.3f} s, {:.1f} tokens/s\n", stats.generated_tokens,
+                     stats.decode_seconds, d.decode_rate);
+  out += fmt::format(
+      "memory    {} bytes/token, {:.2f} GB/s, {:.0f} % of the {:.2f} GB/s measured here\n",
+      with_commas(static_cast<std::uint64_t>(d.bytes_per_token)), d.achieved / 1e9,
+      100 * d.achieved / d.machine, d.machine / 1e9);
+  return out;
+}
+
+nlohmann::ordered_json to_json(const RunStats& stats, const Engine& engine,
+                               const GenerateOptions& options) {
+  const Derived d = derive(stats, engine);
+  return {{"backend", engine.info().backend},        {"threads", engine.info().num_threads},
+          {"load_seconds", stats.load_seconds},      {"sampling", to_json(options)},
+          {"prefill_tokens", stats.prompt_tokens},   {"prefill_tokens_per_second", d.prefill_rate},
+          {"decode_tokens", stats.generated_tokens}, {"decode_tokens_per_second", d.decode_rate},
+          {"bytes_per_token", d.bytes_per_token},    {"bytes_per_second", d.achieved},
+          {"machine_bytes_per_second", d.machine},   {"bandwidth_share", d.achieved / d.machine}};
+}
+
+}  // namespace baltoro::cli

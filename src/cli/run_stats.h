@@ -1,0 +1,42 @@
+// Speed of one generation against what the machine's memory can do.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "baltoro/engine.h"
+#include "baltoro/generate.h"
+
+namespace baltoro::cli {
+
+// Seconds since the last lap, or since construction.
+class Stopwatch {
+ public:
+  double lap() {
+    const Clock::time_point now = Clock::now();
+    const std::chrono::duration<double> seconds = now - last_;
+    last_ = now;
+    return seconds.count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
+struct RunStats {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t generated_tokens = 0;
+  double load_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+};
+
+// Several lines for people. Measures the machine's memory bandwidth (a fraction of a second).
+std::string describe(const RunStats& stats, const Engine& engine, const GenerateOptions& options);
+nlohmann::ordered_json to_json(const RunStats& stats, const Engine& engine,
+                               const GenerateOptions& options);
+
+}  // namespace baltoro::cli

@@ -1,0 +1,111 @@
+// `baltoro tokenize`: text to pieces and ids, ids to text.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baltoro/tokenizer.h"
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/id_list.h"
+#include "core/error.h"
+
+namespace baltoro::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct TokenizeOptions {
+  std::string dir;
+  std::string text;
+  std::string file;
+  std::string decode;
+  bool control = false;
+  bool ids_only = false;
+  bool json = false;
+};
+
+// The bytes of a token between quotes, what is not printable ASCII or UTF-8 as \xNN.
+std::string quoted(std::string_view bytes) {
+  const ordered_json text = std::string(bytes);
+  try {
+    return text.dump();
+  } catch (const ordered_json::type_error&) {  // part of a character
+    std::string out = "\"";
+    for (const char c : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    return out + "\"";
+  }
+}
+
+ordered_json pieces_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  ordered_json pieces = ordered_json::array();
+  for (TokenId id : ids) pieces.push_back(quoted(tokenizer.token_bytes(id)));
+  return pieces;
+}
+
+int decode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  const std::vector<TokenId> ids = parse_ids(options.decode, "--decode");
+  const std::string text = tokenizer.decode(ids);
+  if (options.json) {
+    print_json({{"ids", ids}, {"text", text}, {"pieces", pieces_json(tokenizer, ids)}});
+  } else {
+    fmt::print("{}\n", text);
+  }
+  return kOk;
+}
+
+int encode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+  if (!options.text.empty() && !options.file.empty()) {
+    fail(ErrorCode::kUsage, "give TEXT or --file, not both");
+  }
+  std::string text = options.text;
+  if (text.empty()) {
+    if (options.file.empty() && isatty(STDIN_FILENO) != 0) {
+      fail(ErrorCode::kUsage, "no text: give TEXT, --file, --decode or text on standard input");
+    }
+    text = read_text(options.file.empty() ? "-" : options.file);
+  }
+  const std::vector<TokenId> ids =
+      options.control ? tokenizer.encode_control(text) : tokenizer.encode(text);
+  if (options.json) {
+    print_json({{"text", text}, {"ids", ids}, {"pieces", pieces_json(tokenizer, ids)}});
+  } else if (options.ids_only) {
+    for (std::size_t i = 0; i < ids.size(); ++i) fmt::print("{}{}", i > 0 ? "," : "", ids[i]);
+    fmt::print("\n");
+  } else {
+    for (TokenId id : ids) fmt::print("{:>7}  {}\n", id, quoted(tokenizer.token_bytes(id)));
+    fmt::print(stderr, "{} tokens, {} bytes\n", ids.size(), text.size());
+  }
+  return kOk;
+}
+
+int run(const TokenizeOptions& options) {
+  const Tokenizer tokenizer = Tokenizer::load(options.dir);
+  return options.decode.empty() ? encode(options, tokenizer) : decode(options, tokenizer);
+}
+
+}  // namespace
+
+Command add_tokenize(CLI::App& root) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* app = root.add_subcommand("tokenize", "Show how a text becomes tokens, or ids a text");
+  app->add_option("MODEL", options->dir, "Directory with tiktoken.model and tokenizer_config.json")
+      ->required();
+  app->add_option("TEXT", options->text, "Text to encode; default: standard input");
+  app->add_option("--file", options->file, "Read the text from a file, - is standard input");
+  app->add_option("--decode", options->decode, "Ids to turn into text, 1,2,3");
+  app->add_flag("--control", options->control,
+                "Special strings become their ids; otherwise they are text like any other");
+  app->add_flag("--ids", options->ids_only, "Print the ids alone, on one line");
+  app->add_flag("--json", options->json, "Print one JSON document");
+  app->footer(
+      "Examples:\n"
+      "  baltoro tokenize models/story \"Once upon a time\"\n"
+      "  baltoro tokenize models/story --ids --control \"The end.[EOS]\"\n"
+      "  baltoro tokenize models/story --decode 17,25,3");
+  return {app, [options] { return run(*options); }};
+}
+
+}  // namespace baltoro::cli

@@ -1,0 +1,117 @@
+// Help, versions, wrong command lines: what a person meets first.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "baltoro/version.h"
+#include "cli/binary.h"
+#include "e2e/checkpoint.h"
+
+namespace baltoro {
+namespace {
+
+using testing::Outcome;
+using testing::run_baltoro;
+
+const std::vector<std::string> kCommands = {"run",     "chat",  "inspect", "tokenize",
+                                            "compare", "score", "synth"};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(CliHelp, EveryCommandHasHelpWithExamples) {
+  for (const std::string& command : kCommands) {
+    const Outcome outcome = run_baltoro({command, "--help"});
+    EXPECT_EQ(outcome.status, 0) << command;
+    EXPECT_TRUE(has(outcome.out, "Examples:\n  baltoro " + command)) << outcome.out;
+    EXPECT_TRUE(has(outcome.out, "--json") || command == "synth") << command;
+    EXPECT_EQ(outcome.err, "") << command;
+  }
+}
+
+TEST(CliHelp, ListsTheCommands) {
+  const Outcome outcome = run_baltoro({"--help"});
+  EXPECT_EQ(outcome.status, 0);
+  for (const std::string& command : kCommands) EXPECT_TRUE(has(outcome.out, command)) << command;
+}
+
+TEST(CliHelp, PrintsTheVersion) {
+  const Outcome outcome = run_baltoro({"--version"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, std::string("baltoro ") + version() + "\n");
+}
+
+TEST(CliHelp, NoCommandPrintsHelpAsAnError) {
+  const Outcome outcome = run_baltoro({});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(has(outcome.err, "run"));
+}
+
+struct WrongLine {
+  std::vector<std::string> arguments;
+  int status;
+  std::string message;  // a part of standard error
+};
+
+class WrongCommandLine : public ::testing::TestWithParam<WrongLine> {};
+
+TEST_P(WrongCommandLine, GivesThePromisedErrorAndExitStatus) {
+  const Outcome outcome = run_baltoro(GetParam().arguments);
+  EXPECT_EQ(outcome.status, GetParam().status) << outcome.err;
+  EXPECT_EQ(outcome.err.find("baltoro: error: "), 0u) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, GetParam().message)) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+const std::string kModel = testing::fixture("k3").string();
+
+INSTANTIATE_TEST_SUITE_P(
+    Usage, WrongCommandLine,
+    ::testing::Values(
+        WrongLine{{"rnu", kModel}, 2, "unknown command \"rnu\"; did you mean run?"},
+        WrongLine{{"qqqqqq"}, 2, "unknown command \"qqqqqq\" (see baltoro --help)"},
+        WrongLine{{"run", kModel, "--temprature", "0"},
+                  2,
+                  "unknown option --temprature; did you mean --temperature?"},
+        WrongLine{{"run", kModel, "--seeed=1"}, 2, "unknown option --seeed; did you mean --seed?"},
+        WrongLine{{"inspect", kModel, "--verfy"}, 2, "did you mean --verify?"},
+        WrongLine{{"--jsn"}, 2, "unknown option --jsn"}, WrongLine{{"run"}, 2, "MODEL is required"},
+        WrongLine{{"compare", kModel, "cpu"}, 2, "B is required"},
+        WrongLine{{"run", kModel, "two", "words"}, 2, "unexpected argument \"words\"; quote"},
+        WrongLine{{"run", kModel, "--ids", "1,x"}, 2, "--ids: \"x\" is no token id"},
+        WrongLine{{"run", kModel, "--ids", "1,9999"}, 2, "token id 9999 is outside the vocabulary"},
+        WrongLine{{"run", kModel, "--ids", "1", "--file", "a"}, 2, "give one of PROMPT"},
+        WrongLine{{"run", kModel, "--ids", "1", "--top-p", "1.5"}, 2, "top_p is 1.5"},
+        WrongLine{{"run", kModel, "--ids", "1", "--temperature", "-1"}, 2, "temperature is -1"},
+        WrongLine{{"run", kModel, "--ids", "1", "--temperature", "hot"}, 2, "--temperature"},
+        WrongLine{{"run", kModel, "--ids", "1", "-n", "-5"}, 2, "max_tokens is -5"},
+        WrongLine{{"run", kModel, "--ids", "1", "--threads", "-2"}, 2, "--threads is -2"},
+        WrongLine{{"run", kModel, "--ids", "1", "--activations", "int8"}, 2, "--activations"},
+        WrongLine{{"run", kModel, "--ids", "1", "--isa", "mmx"}, 2, "mmx"},
+        WrongLine{{"run", kModel, "--ids", "1", "--device", "tpu"}, 2, "device \"tpu\" is unknown"},
+        WrongLine{{"run", kModel, "hello"}, 2, "no tiktoken.model"},
+        WrongLine{{"run", kModel, "--ids", "1", "--stop", "x"}, 2, "stop strings need a tokenizer"},
+        WrongLine{{"run", "/nowhere", "--ids", "1"}, 1, "/nowhere"},
+        WrongLine{{"compare", kModel, "cpu:isa", "cpu", "--ids", "1"}, 2, "\"isa=\" is not known"},
+        WrongLine{{"compare", kModel, "cpu:speed=9", "cpu", "--ids", "1"}, 2, "speed=9"},
+        WrongLine{{"compare", kModel, "cpu", "cpu"}, 2, "give one of --ids, --file and --text"},
+        WrongLine{{"score", kModel, "/nowhere.txt", "--format", "ids"}, 1, "/nowhere.txt"},
+        WrongLine{
+            {"inspect", kModel + "/config.json", "--verify"}, 2, "--verify reads the tensors"},
+        WrongLine{{"tokenize", kModel, "text"}, 1, "tiktoken.model"}));
+
+TEST(CliOutput, AFullDiskIsAnError) {
+  std::string output;
+  const int status =
+      testing::run_shell("(" BALTORO_BINARY " inspect " + kModel + " > /dev/full)", &output);
+  EXPECT_NE(status, 0);
+  EXPECT_TRUE(has(output, "standard output cannot be written")) << output;
+}
+
+}  // namespace
+}  // namespace baltoro
