@@ -1,6 +1,8 @@
 #include "model/loader.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include "core/error.h"
 #include "model/tensor_binder.h"
@@ -38,10 +40,46 @@ class ModelBinder {
     }
     binder_.throw_if_bad();
     bound.report = binder_.report();
+    refuse_contradictions(bound.report);
     return bound;
   }
 
  private:
+  // True for a tensor of a module that the model has: unread, it would be missed. A bias, a gate, a
+  // norm or an expert that the configuration does not speak of changes the result.
+  bool belongs_to_model(std::string_view name) const {
+    if (name.ends_with("rotary_emb.inv_freq")) return false;  // a table, not a weight
+    const std::string stem = names_.model("");
+    if (!name.starts_with(stem)) return false;
+    name.remove_prefix(stem.size());
+    if (!name.starts_with("layers.")) return name.starts_with("output_attn_res_");
+    name.remove_prefix(std::string_view("layers.").size());
+    std::int64_t layer_idx = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer_idx);
+    // Layers behind the last are draft layers, which are not run.
+    if (error != std::errc() || layer_idx >= config_.num_layers) return false;
+    name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+    for (const char* module : {".self_attn.", ".mlp.", ".block_sparse_moe.", ".self_attention_res_",
+                               ".mlp_res_", ".input_layernorm.", ".post_attention_layernorm."}) {
+      if (name.starts_with(module)) return true;
+    }
+    return false;
+  }
+
+  void refuse_contradictions(const BindReport& report) const {
+    std::vector<std::string_view> names;
+    for (const std::string& name : report.unused) {
+      if (belongs_to_model(name)) names.push_back(name);
+    }
+    if (names.empty()) return;
+    const std::size_t shown = std::min<std::size_t>(names.size(), 20);
+    fail(ErrorCode::kBadModel,
+         "the configuration has no use for {} tensors of its own modules, such as {}; it does not "
+         "describe these weights",
+         names.size(),
+         fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  }
+
   std::vector<float> norm(const std::string& name, std::int64_t size) {
     return binder_.vector(name + ".weight", {{size}}, size);
   }

@@ -15,7 +15,7 @@
 namespace baltoro {
 
 struct BindReport {
-  std::vector<std::string> unused;  // tensors of the files that no part of the model reads
+  std::vector<std::string> unused;  // tensors outside of the model's modules, such as draft layers
   std::int64_t num_vision = 0;      // vision tensors, known and skipped
 };
 

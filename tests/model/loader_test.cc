@@ -261,13 +261,40 @@ TEST(BindErrors, AFusedMatrixUnderItsHalfsNameIsRefused) {
               HasSubstr("v_proj.weight: expected BF16 [64, 64], found BF16 [128, 64]"));
 }
 
+// A key that is absent selects another form; the weights then say that it should not be.
+TEST(BindErrors, WeightsThatTheConfigurationIgnores) {
+  const auto message_without = [](const char* key, const char* section) {
+    EditedCheckpoint checkpoint("k3");
+    json config = json::parse(read_file(kFixtures / "k3" / "config.json"));
+    json& text = config["text_config"];
+    EXPECT_EQ((section == nullptr ? text : text[section]).erase(key), 1u);
+    checkpoint.write_config(config.dump());
+    const Error error = checkpoint.load_error();
+    EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(message_without("mla_use_output_gate", nullptr),
+              AllOf(HasSubstr("no use for 2 tensors"), HasSubstr("layers.3.self_attn.g_proj")));
+  EXPECT_THAT(message_without("attn_res_block_size", nullptr),
+              AllOf(HasSubstr("no use for 22 tensors"), HasSubstr("self_attention_res_norm")));
+  EXPECT_THAT(message_without("q_lora_rank", nullptr), HasSubstr("layers.3.self_attn.q_proj"));
+  EXPECT_THAT(message_without("use_full_rank_gate", "linear_attn_config"),
+              HasSubstr("layers.0.self_attn.g_a_proj"));
+
+  EditedCheckpoint checkpoint("k3");
+  checkpoint.tensors[kLayer0 + "self_attn.g_proj.bias"] = {"F32", {1}, "1234"};
+  EXPECT_THAT(checkpoint.load_error().what(), HasSubstr("layers.0.self_attn.g_proj.bias"));
+}
+
 TEST(BindReportOf, UnusedAndVisionTensors) {
   EditedCheckpoint checkpoint("k3");
-  checkpoint.tensors["language_model.model.layers.0.extra"] = {"F32", {1}, "1234"};
+  checkpoint.tensors["language_model.model.layers.5.self_attn.q_proj.weight"] = {
+      "F32", {1}, "1234"};
   checkpoint.tensors["vision_tower.encoder.blocks.0.norm0.weight"] = {"BF16", {2}, "1234"};
   checkpoint.tensors["mm_projector.proj.0.weight"] = {"BF16", {2}, "1234"};
   const LoadedModel model = checkpoint.load();
-  EXPECT_THAT(model.report.unused, ElementsAre("language_model.model.layers.0.extra"));
+  EXPECT_THAT(model.report.unused,
+              ElementsAre("language_model.model.layers.5.self_attn.q_proj.weight"));
   EXPECT_EQ(model.report.num_vision, 2);
 }
 
