@@ -10,6 +10,7 @@
 // clang-format off
 #include "cpu/simd/vec_avx512.inl.h"
 #include "cpu/simd/math.inl.h"
+#include "cpu/simd/weights.inl.h"
 #include "cpu/simd/matmul.inl.h"
 #include "cpu/simd/matmul_bf16.inl.h"
 #include "cpu/simd/outer.inl.h"

@@ -5,66 +5,11 @@
 namespace baltoro::cpu {
 namespace {
 
-constexpr int kLanes = Vec::kLanes;
 constexpr int kPanel = 8;             // weight rows decoded together
 constexpr int kTileOutputs = 4;       // of a panel, in registers together
 constexpr std::int64_t kDepth = 512;  // columns of a panel: 16 KiB, half of a small L1
 // Columns that few_rows permutes at a time.
 constexpr std::int64_t kDirectDepth = 4096;
-constexpr std::int64_t kGroup = 32;  // MXFP4
-
-template <LeafFormat F>
-inline constexpr int kBytes = F == LeafFormat::kF32 ? 4 : 2;
-
-// Values k .. k + kLanes of a row that starts at `row`.
-template <LeafFormat F>
-inline Vec load_weight(const std::uint8_t* row, std::int64_t k) {
-  if constexpr (F == LeafFormat::kF32) return load_f32(row + 4 * k);
-  if constexpr (F == LeafFormat::kBf16) return load_bf16(row + 2 * k);
-  if constexpr (F == LeafFormat::kF16) return load_f16(row + 2 * k);
-}
-
-// The first n of them, zero beyond; reads no byte past the row.
-template <LeafFormat F>
-inline Vec load_weight_partial(const std::uint8_t* row, std::int64_t k, int n) {
-  alignas(64) std::uint8_t bytes[4 * kLanes] = {};
-  __builtin_memcpy(bytes, row + kBytes<F> * k, static_cast<std::size_t>(kBytes<F> * n));
-  return load_weight<F>(bytes, 0);
-}
-
-// 2^(byte - 127); 0 is the subnormal 2^-127, 255 is NaN. A table: one load a group, where the
-// special cases would cost as much as the decoding.
-struct GroupScales {
-  float value[256];
-};
-constexpr GroupScales make_group_scales() {
-  GroupScales scales{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    const std::uint32_t bits = byte == 0 || byte == 255 ? (byte << 23) | 0x00400000u : byte << 23;
-    scales.value[byte] = __builtin_bit_cast(float, bits);
-  }
-  return scales;
-}
-constexpr GroupScales kGroupScales = make_group_scales();
-inline float group_scale(std::uint8_t byte) { return kGroupScales.value[byte]; }
-
-// Calls fn(k, Vec) over the row's values in order. The last Vec may be partial.
-template <LeafFormat F, typename Fn>
-inline void for_each_weight(const std::uint8_t* row, const std::uint8_t* scales, std::int64_t depth,
-                            Fn&& fn) {
-  if constexpr (F == LeafFormat::kMxfp4) {
-    GroupDecoder group;
-    for (std::int64_t k = 0; k < depth; k += kGroup) {
-      group.decode(row + k / 2, group_scale(scales[k / kGroup]));
-      for (int i = 0; i < kGroup / kLanes; ++i) fn(k + i * kLanes, group.out[i], kLanes);
-    }
-  } else {
-    std::int64_t k = 0;
-    for (; k + kLanes <= depth; k += kLanes) fn(k, load_weight<F>(row, k), kLanes);
-    const int rest = static_cast<int>(depth - k);
-    if (rest > 0) fn(k, load_weight_partial<F>(row, k, rest), rest);
-  }
-}
 
 inline const float* x_row(const MatmulArgs& a, std::int64_t m) {
   return a.x + (a.x_rows != nullptr ? a.x_rows[m] : m) * a.x_stride;
@@ -151,13 +96,20 @@ inline void direct_sums(const MatmulArgs& a, std::int64_t n, const DepthBlock& b
   }
 }
 
+// The R activation rows from `first` on, at the depth block's first column.
+template <int R>
+struct DirectRows {
+  std::int64_t first;
+  const float* x[R];
+};
+
 template <LeafFormat F, int R, int N>
 inline void direct_tile(const MatmulArgs& a, std::int64_t n, const DepthBlock& block,
-                        const float* const* x, float* partial) {
+                        const DirectRows<R>& rows, float* partial) {
   Accumulators<R, N> sums;
   sums.start(block, partial);
-  direct_sums<F, R, N>(a, n, block, x, sums);
-  sums.finish(a, block, 0, n, partial);
+  direct_sums<F, R, N>(a, n, block, rows.x, sums);
+  sums.finish(a, block, rows.first, n, partial);
 }
 
 // The activations of one depth block in the order in which GroupDecoder gives the weights.
@@ -166,7 +118,7 @@ inline void permute_row(const float* x, std::int64_t count, float* out) {
 }
 
 template <LeafFormat F, int R>
-void few_rows(const MatmulArgs& a) {
+void few_rows(const MatmulArgs& a, std::int64_t first) {
   constexpr bool kPermute = F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted;
   // Registers: MXFP4 decoding needs half of them.
   constexpr int kOutputs = F == LeafFormat::kMxfp4 && R > 1 ? 2 : kTileOutputs;
@@ -174,23 +126,29 @@ void few_rows(const MatmulArgs& a) {
   float* permuted = a.scratch + kMatmulRows * kMatmulOutputs * 16;
   for (std::int64_t begin = 0; begin < a.depth; begin += size) {
     const DepthBlock block = depth_block(a, begin, size);
-    const float* x[R];
+    DirectRows<R> rows{first, {}};
     for (int r = 0; r < R; ++r) {
-      x[r] = x_row(a, r) + begin;
+      rows.x[r] = x_row(a, first + r) + begin;
       if constexpr (kPermute) {
-        permute_row(x[r], block.count, permuted + r * kDirectDepth);
-        x[r] = permuted + r * kDirectDepth;
+        permute_row(rows.x[r], block.count, permuted + r * kDirectDepth);
+        rows.x[r] = permuted + r * kDirectDepth;
       }
     }
-    float* partial = a.scratch;
     std::int64_t n = 0;
     for (; n + kOutputs <= a.num_outputs; n += kOutputs) {
-      direct_tile<F, R, kOutputs>(a, n, block, x, partial + n * R * kLanes);
+      direct_tile<F, R, kOutputs>(a, n, block, rows, a.scratch + n * R * kLanes);
     }
     for (; n < a.num_outputs; ++n) {
-      direct_tile<F, R, 1>(a, n, block, x, partial + n * R * kLanes);
+      direct_tile<F, R, 1>(a, n, block, rows, a.scratch + n * R * kLanes);
     }
   }
+}
+
+// few_rows<F, count> for 1 <= count <= R.
+template <LeafFormat F, int R>
+void few_rows_of(const MatmulArgs& a, std::int64_t first, std::int64_t count) {
+  if (count == R) return few_rows<F, R>(a, first);
+  if constexpr (R > 1) few_rows_of<F, R - 1>(a, first, count);
 }
 
 // Many rows: a panel of weights is decoded once and meets all of them.
@@ -226,64 +184,61 @@ void decode_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& blo
   }
 }
 
-// Where the activation rows of a depth block are.
-struct BlockRows {
-  const MatmulArgs& args;
-  std::int64_t begin;
-  const float* permuted;  // [num_rows, kDepth], or null: the rows themselves
-
-  const float* row(std::int64_t m) const {
-    return permuted != nullptr ? permuted + m * kDepth : x_row(args, m) + begin;
-  }
-};
-
 // R activation rows against kTileOutputs panel rows.
 template <int R>
-inline void tile(const BlockRows& rows, std::int64_t m, std::int64_t count, const float* panel,
+inline void tile(const float* x, std::int64_t count, const float* panel,
                  Accumulators<R, kTileOutputs>& sums) {
-  const float* x[R];
-  for (int r = 0; r < R; ++r) x[r] = rows.row(m + r);
-  std::int64_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) {
+  for (std::int64_t k = 0; k < count; k += kLanes) {
     Vec xv[R];
-    for (int r = 0; r < R; ++r) xv[r] = load(x[r] + k);
+    for (int r = 0; r < R; ++r) xv[r] = load(x + r * kDepth + k);
     for (int j = 0; j < kTileOutputs; ++j) {
       const Vec w = load(panel + j * kDepth + k);
       for (int r = 0; r < R; ++r) sums.acc[r][j] = fma(w, xv[r], sums.acc[r][j]);
     }
   }
-  const int rest = static_cast<int>(count - k);
-  for (int r = 0; rest > 0 && r < R; ++r) {
-    const Vec xv = load_partial(x[r] + k, rest);
-    for (int j = 0; j < kTileOutputs; ++j) {
-      sums.acc[r][j] = fma(load(panel + j * kDepth + k), xv, sums.acc[r][j]);
-    }
-  }
 }
+
+// The packed activation rows, kTileOutputs rows of a panel, and where their partial sums rest:
+// [num_rows, kTileOutputs] Vecs.
+struct PanelPlace {
+  const DepthBlock& block;
+  const float* rows;
+  const float* panel;
+  float* partial;
+};
 
 template <int R>
-inline void panel_tile(const BlockRows& rows, std::int64_t m, std::int64_t n,
-                       const DepthBlock& block, const float* panel, float* partial) {
+inline void panel_tile(const MatmulArgs& a, std::int64_t m, std::int64_t n,
+                       const PanelPlace& place) {
+  float* partial = place.partial + m * kTileOutputs * kLanes;
   Accumulators<R, kTileOutputs> sums;
-  sums.start(block, partial);
-  tile<R>(rows, m, block.count, panel, sums);
-  sums.finish(rows.args, block, m, n, partial);
+  sums.start(place.block, partial);
+  tile<R>(place.rows + m * kDepth, place.block.count, place.panel, sums);
+  sums.finish(a, place.block, m, n, partial);
 }
 
-// All activation rows against one panel.
-void multiply_panel(const BlockRows& rows, std::int64_t first, const DepthBlock& block,
-                    const float* panel, float* partial) {
-  constexpr std::int64_t kRowPartial = kTileOutputs * kLanes;
-  const MatmulArgs& a = rows.args;
-  for (int j = 0; j < kPanel && first + j < a.num_outputs; j += kTileOutputs) {
-    const float* weights = panel + j * kDepth;
-    float* sums = partial + j * kMatmulRows * kLanes;
-    std::int64_t m = 0;
-    for (; m + kTileRows <= a.num_rows; m += kTileRows) {
-      panel_tile<kTileRows>(rows, m, first + j, block, weights, sums + m * kRowPartial);
-    }
-    for (; m < a.num_rows; ++m) {
-      panel_tile<1>(rows, m, first + j, block, weights, sums + m * kRowPartial);
+// panel_tile<count> for 1 <= count <= R.
+template <int R>
+inline void panel_tile_of(std::int64_t count, const MatmulArgs& a, std::int64_t m, std::int64_t n,
+                          const PanelPlace& place) {
+  if (count == R) return panel_tile<R>(a, m, n, place);
+  if constexpr (R > 1) panel_tile_of<R - 1>(count, a, m, n, place);
+}
+
+// The activations of a depth block as contiguous rows of kDepth floats, in the weights' order and
+// zero-padded to whole Vecs: rows of the original may be a multiple of 4 KiB apart, which would put
+// them all into the same few sets of L1.
+template <LeafFormat F>
+void pack_rows(const MatmulArgs& a, const DepthBlock& block, float* packed) {
+  for (std::int64_t m = 0; m < a.num_rows; ++m) {
+    const float* x = x_row(a, m) + block.begin;
+    float* to = packed + m * kDepth;
+    if constexpr (F == LeafFormat::kMxfp4) {
+      permute_row(x, block.count, to);
+    } else {
+      std::int64_t k = 0;
+      for (; k + kLanes <= block.count; k += kLanes) store(to + k, load(x + k));
+      if (k < block.count) store(to + k, load_partial(x + k, static_cast<int>(block.count - k)));
     }
   }
 }
@@ -292,29 +247,29 @@ template <LeafFormat F>
 void many_rows(const MatmulArgs& a) {
   float* partial = a.scratch;
   float* panel = partial + kMatmulRows * kMatmulOutputs * 16;
-  float* permuted = panel + kPanel * kDepth;
-  constexpr bool kPermute = F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted;
+  float* packed = panel + kPanel * kDepth;
   for (std::int64_t k = 0; k < a.depth; k += kDepth) {
     const DepthBlock block = depth_block(a, k, kDepth);
-    if constexpr (kPermute) {
-      for (std::int64_t m = 0; m < a.num_rows; ++m) {
-        permute_row(x_row(a, m) + k, block.count, permuted + m * kDepth);
-      }
-    }
-    const BlockRows rows{a, k, kPermute ? permuted : nullptr};
-    for (std::int64_t n = 0; n < a.num_outputs; n += kPanel) {
-      decode_panel<F>(a, n, block, panel);
-      multiply_panel(rows, n, block, panel, partial + n * kMatmulRows * kLanes);
+    pack_rows<F>(a, block, packed);
+    for (std::int64_t n = 0; n < a.num_outputs; n += kTileOutputs) {
+      if (n % kPanel == 0) decode_panel<F>(a, n, block, panel);
+      const PanelPlace place{block, packed, panel + n % kPanel * kDepth,
+                             partial + n * kMatmulRows * kLanes};
+      std::int64_t m = 0;
+      for (; m + kTileRows <= a.num_rows; m += kTileRows) panel_tile<kTileRows>(a, m, n, place);
+      if (m < a.num_rows) panel_tile_of<kTileRows>(a.num_rows - m, a, m, n, place);
     }
   }
 }
 
 template <LeafFormat F>
 void matmul_format(const MatmulArgs& a) {
-  if (a.num_rows == 1) return few_rows<F, 1>(a);
-  if (a.num_rows == 2) return few_rows<F, 2>(a);
-  if (a.num_rows == 3) return few_rows<F, 3>(a);
-  many_rows<F>(a);
+  // Decoding plain formats twice is cheaper than a panel of them.
+  constexpr std::int64_t kDirectRows = F == LeafFormat::kMxfp4 ? kTileRows : 2 * kTileRows;
+  if (a.num_rows > kDirectRows) return many_rows<F>(a);
+  for (std::int64_t m = 0; m < a.num_rows; m += kTileRows) {
+    few_rows_of<F, kTileRows>(a, m, a.num_rows - m < kTileRows ? a.num_rows - m : kTileRows);
+  }
 }
 
 void matmul(const MatmulArgs& a) {
@@ -328,68 +283,6 @@ void matmul(const MatmulArgs& a) {
     case LeafFormat::kMxfp4:
       return matmul_format<LeafFormat::kMxfp4>(a);
   }
-}
-
-template <LeafFormat F>
-void decode_row_format(const std::uint8_t* data, const std::uint8_t* scales, std::int64_t n,
-                       float* out) {
-  for_each_weight<F>(data, scales, n,
-                     [out](std::int64_t k, Vec v, int count) { store_partial(out + k, v, count); });
-  if constexpr (F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted) {
-    // The permutation is its own inverse.
-    float group[kGroup];
-    for (std::int64_t k = 0; k < n; k += kGroup) {
-      GroupDecoder::permute(out + k, group);
-      __builtin_memcpy(out + k, group, sizeof(group));
-    }
-  }
-}
-
-void decode_row(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat format,
-                std::int64_t n, float* out) {
-  switch (format) {
-    case LeafFormat::kF32:
-      return decode_row_format<LeafFormat::kF32>(data, scales, n, out);
-    case LeafFormat::kBf16:
-      return decode_row_format<LeafFormat::kBf16>(data, scales, n, out);
-    case LeafFormat::kF16:
-      return decode_row_format<LeafFormat::kF16>(data, scales, n, out);
-    case LeafFormat::kMxfp4:
-      return decode_row_format<LeafFormat::kMxfp4>(data, scales, n, out);
-  }
-}
-
-template <LeafFormat F>
-void axpy_rows_format(const MatmulArgs& w, const float* coef, float* out) {
-  for (std::int64_t c = 0; c < w.depth; c += 4 * kLanes) {
-    // Four Vecs of columns together: independent chains over the rows.
-    Vec acc[4];
-    int count[4];
-    for (int i = 0; i < 4; ++i) {
-      const std::int64_t left = w.depth - c - i * kLanes;
-      count[i] = left >= kLanes ? kLanes : left > 0 ? static_cast<int>(left) : 0;
-      acc[i] = count[i] > 0 ? load_partial(out + c + i * kLanes, count[i]) : zero();
-    }
-    const bool whole = count[3] == kLanes;
-    for (std::int64_t r = 0; r < w.num_outputs; ++r) {
-      const std::uint8_t* row = w.weight + r * w.weight_stride;
-      const Vec factor = broadcast(coef[r]);
-      for (int i = 0; i < 4 && count[i] > 0; ++i) {
-        const std::int64_t at = c + i * kLanes;
-        const Vec v = whole || count[i] == kLanes ? load_weight<F>(row, at)
-                                                  : load_weight_partial<F>(row, at, count[i]);
-        acc[i] = fma(factor, v, acc[i]);
-      }
-    }
-    for (int i = 0; i < 4 && count[i] > 0; ++i)
-      store_partial(out + c + i * kLanes, acc[i], count[i]);
-  }
-}
-
-void axpy_rows(const MatmulArgs& w, const float* coef, float* out) {
-  if (w.format == LeafFormat::kF32) return axpy_rows_format<LeafFormat::kF32>(w, coef, out);
-  if (w.format == LeafFormat::kBf16) return axpy_rows_format<LeafFormat::kBf16>(w, coef, out);
-  axpy_rows_format<LeafFormat::kF16>(w, coef, out);
 }
 
 }  // namespace

@@ -1,0 +1,125 @@
+// Stored weights as Vecs: f32, bf16, f16 at any alignment, MXFP4 by groups.
+
+namespace baltoro::cpu {
+namespace {
+
+constexpr int kLanes = Vec::kLanes;
+constexpr std::int64_t kGroup = 32;  // columns that share an MXFP4 scale
+
+template <LeafFormat F>
+inline constexpr int kBytes = F == LeafFormat::kF32 ? 4 : 2;
+
+// Values k .. k + kLanes of a row that starts at `row`.
+template <LeafFormat F>
+inline Vec load_weight(const std::uint8_t* row, std::int64_t k) {
+  if constexpr (F == LeafFormat::kF32) return load_f32(row + 4 * k);
+  if constexpr (F == LeafFormat::kBf16) return load_bf16(row + 2 * k);
+  if constexpr (F == LeafFormat::kF16) return load_f16(row + 2 * k);
+}
+
+// The first n of them, zero beyond; reads no byte past the row.
+template <LeafFormat F>
+inline Vec load_weight_partial(const std::uint8_t* row, std::int64_t k, int n) {
+  alignas(64) std::uint8_t bytes[4 * kLanes] = {};
+  __builtin_memcpy(bytes, row + kBytes<F> * k, static_cast<std::size_t>(kBytes<F> * n));
+  return load_weight<F>(bytes, 0);
+}
+
+// 2^(byte - 127); 0 is the subnormal 2^-127, 255 is NaN. A table: one load a group, where the
+// special cases would cost as much as the decoding.
+struct GroupScales {
+  float value[256];
+};
+constexpr GroupScales make_group_scales() {
+  GroupScales scales{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    const std::uint32_t bits = byte == 0 || byte == 255 ? (byte << 23) | 0x00400000u : byte << 23;
+    scales.value[byte] = __builtin_bit_cast(float, bits);
+  }
+  return scales;
+}
+constexpr GroupScales kGroupScales = make_group_scales();
+inline float group_scale(std::uint8_t byte) { return kGroupScales.value[byte]; }
+
+// Calls fn(k, Vec) over the row's values in order. The last Vec may be partial.
+template <LeafFormat F, typename Fn>
+inline void for_each_weight(const std::uint8_t* row, const std::uint8_t* scales, std::int64_t depth,
+                            Fn&& fn) {
+  if constexpr (F == LeafFormat::kMxfp4) {
+    GroupDecoder group;
+    for (std::int64_t k = 0; k < depth; k += kGroup) {
+      group.decode(row + k / 2, group_scale(scales[k / kGroup]));
+      for (int i = 0; i < kGroup / kLanes; ++i) fn(k + i * kLanes, group.out[i], kLanes);
+    }
+  } else {
+    std::int64_t k = 0;
+    for (; k + kLanes <= depth; k += kLanes) fn(k, load_weight<F>(row, k), kLanes);
+    const int rest = static_cast<int>(depth - k);
+    if (rest > 0) fn(k, load_weight_partial<F>(row, k, rest), rest);
+  }
+}
+
+template <LeafFormat F>
+void decode_row_format(const std::uint8_t* data, const std::uint8_t* scales, std::int64_t n,
+                       float* out) {
+  for_each_weight<F>(data, scales, n,
+                     [out](std::int64_t k, Vec v, int count) { store_partial(out + k, v, count); });
+  if constexpr (F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted) {
+    // The permutation is its own inverse.
+    float group[kGroup];
+    for (std::int64_t k = 0; k < n; k += kGroup) {
+      GroupDecoder::permute(out + k, group);
+      __builtin_memcpy(out + k, group, sizeof(group));
+    }
+  }
+}
+
+void decode_row(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat format,
+                std::int64_t n, float* out) {
+  switch (format) {
+    case LeafFormat::kF32:
+      return decode_row_format<LeafFormat::kF32>(data, scales, n, out);
+    case LeafFormat::kBf16:
+      return decode_row_format<LeafFormat::kBf16>(data, scales, n, out);
+    case LeafFormat::kF16:
+      return decode_row_format<LeafFormat::kF16>(data, scales, n, out);
+    case LeafFormat::kMxfp4:
+      return decode_row_format<LeafFormat::kMxfp4>(data, scales, n, out);
+  }
+}
+
+template <LeafFormat F>
+void axpy_rows_format(const MatmulArgs& w, const float* coef, float* out) {
+  for (std::int64_t c = 0; c < w.depth; c += 4 * kLanes) {
+    // Four Vecs of columns together: independent chains over the rows.
+    Vec acc[4];
+    int count[4];
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t left = w.depth - c - i * kLanes;
+      count[i] = left >= kLanes ? kLanes : left > 0 ? static_cast<int>(left) : 0;
+      acc[i] = count[i] > 0 ? load_partial(out + c + i * kLanes, count[i]) : zero();
+    }
+    const bool whole = count[3] == kLanes;
+    for (std::int64_t r = 0; r < w.num_outputs; ++r) {
+      const std::uint8_t* row = w.weight + r * w.weight_stride;
+      const Vec factor = broadcast(coef[r]);
+      for (int i = 0; i < 4 && count[i] > 0; ++i) {
+        const std::int64_t at = c + i * kLanes;
+        const Vec v = whole || count[i] == kLanes ? load_weight<F>(row, at)
+                                                  : load_weight_partial<F>(row, at, count[i]);
+        acc[i] = fma(factor, v, acc[i]);
+      }
+    }
+    for (int i = 0; i < 4 && count[i] > 0; ++i)
+      store_partial(out + c + i * kLanes, acc[i], count[i]);
+  }
+}
+
+void axpy_rows(const MatmulArgs& w, const float* coef, float* out) {
+  if (w.format == LeafFormat::kF32) return axpy_rows_format<LeafFormat::kF32>(w, coef, out);
+  if (w.format == LeafFormat::kBf16) return axpy_rows_format<LeafFormat::kBf16>(w, coef, out);
+  axpy_rows_format<LeafFormat::kF16>(w, coef, out);
+}
+
+}  // namespace
+}  // namespace baltoro::cpu
