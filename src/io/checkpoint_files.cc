@@ -1,7 +1,7 @@
 #include "io/checkpoint_files.h"
 
 #include <algorithm>
-#include <set>
+#include <span>
 
 #include "core/error.h"
 #include "io/json_file.h"
@@ -17,7 +17,7 @@ constexpr std::size_t kMaxListed = 20;
 // "a, b and 7 more".
 std::string list_names(const std::vector<std::string>& names) {
   const std::size_t shown = std::min(names.size(), kMaxListed);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
