@@ -252,7 +252,8 @@ def train(trainer, prose, skills, evaluator, log, a) -> None:
             trainer.sums.zero_()
             now = time.time()
             log(step=step, seconds=now - begin, tokens=step * a.batch * data.WINDOW, lr=float(trainer.lr),
-                prose=s[0] / max(s[1], 1.0), skills=s[2] / max(s[3], 1.0), epochs=prose.epochs + prose.at / len(prose.order),
+                prose=s[0] / max(s[1], 1.0), skills=s[2] / max(s[3], 1.0),
+                epochs=prose.epochs + prose.at / len(prose.order),
                 skill_epochs=skills.epochs + skills.at / len(skills.order),
                 tokens_per_second=(step - mark_step) * a.batch * data.WINDOW / (now - mark), load=worst_load(trainer))
             mark, mark_step = now, step
