@@ -86,7 +86,7 @@ EngineInfo describe(const Model& model, const Backend& backend, const SequenceSt
   const ModelConfig& config = model.config();
   const ModelWeights& weights = model.weights();
   Tally embedding, always, routed, chosen;
-  embedding.add(weights.embed);
+  if (!config.tie_word_embeddings) embedding.add(weights.embed);  // else the head counts it
   always.add(weights.final_norm);
   always.add(weights.lm_head);
   if (weights.output_attn_res) always.add(tally(*weights.output_attn_res));

@@ -30,7 +30,8 @@ void check_options(const EngineOptions& options) {
 // What, beside the files, decides the meaning of a saved state.
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
                           const Backend& backend) {
-  return fmt::format("{} {} {} {}", options.device,
+  const std::string kind = options.device.substr(0, options.device.find(':'));
+  return fmt::format("{} {} {} {}", kind,
                      options.activations == Activations::kBf16 ? "bf16" : "f32",
                      dtype_name(backend.cache_dtype()), config.latent_norm_eps);
 }

@@ -48,12 +48,13 @@ struct Engine::Impl {
   // Chooses the rows of the next pass; false where no item has rows left.
   bool plan_pass();
   void run_pass();
-  void finish_rows(ItemProgress& progress, const SequenceRows& rows, const ConstTensorView& normed);
+  void finish_items(const ConstTensorView& normed);
   // Fails the item where one of its rows is not finite.
   bool check_finite(ItemProgress& progress, const SequenceRows& rows,
                     std::span<const float> logits);
   void fail_item(ItemProgress& progress, std::int32_t bad_tag);
-  void collect_all_logits(ItemProgress& progress, const SequenceRows& rows,
+  // False where the item failed.
+  bool collect_all_logits(ItemProgress& progress, const SequenceRows& rows,
                           const ConstTensorView& normed);
 
   // Scratch of a forward, kept so that decoding does not allocate.
@@ -61,7 +62,9 @@ struct Engine::Impl {
   std::vector<ItemProgress*> in_pass_;  // the owner of each entry of sequences_
   std::vector<SequenceRows> sequences_;
   std::vector<std::int32_t> token_ids_;
-  std::vector<float> logits_;  // of a slice of rows
+  std::vector<std::size_t> finished_;    // entries of sequences_ whose items end in this pass
+  std::vector<std::int32_t> last_rows_;  // their last rows in the batch
+  std::vector<float> logits_;            // of a slice of rows
 };
 
 }  // namespace baltoro

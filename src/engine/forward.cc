@@ -2,6 +2,7 @@
 // boundaries, and hands out logits.
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <numeric>
 
 #include "core/error.h"
@@ -13,7 +14,7 @@ namespace {
 
 // Logit rows computed at a time where all are wanted: bounds the buffer (64 x 163,840 x 4 B = 42 MB
 // for K3).
-constexpr std::int64_t kLogitRows = 64;
+constexpr std::size_t kLogitRows = 64;
 
 // Rows that a pass takes of an item with `room` left in the batch: prompts end at a block boundary
 // or at their end, so that chunkwise attention always sees whole blocks.
@@ -30,13 +31,18 @@ std::int64_t rows_to_take(const ItemProgress& progress, std::int64_t room) {
 void Engine::Impl::check(std::span<const BatchItem> items) const {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const BatchItem& item = items[i];
-    BALTORO_CHECK(item.session != nullptr, "batch item {} has no session", i);
+    if (item.session == nullptr || item.session->impl_ == nullptr) {
+      fail(ErrorCode::kUsage, "batch item {} has no session", i);
+    }
     for (std::size_t j = 0; j < i; ++j) {
       if (items[j].session == item.session) {
         fail(ErrorCode::kUsage, "batch items {} and {} are the same session; give each once", j, i);
       }
     }
     const Timeline& timeline = *item.session->impl_->timeline;
+    if (&timeline.pool() != &pool) {
+      fail(ErrorCode::kUsage, "the session of batch item {} belongs to another engine", i);
+    }
     if (!timeline.failure.empty()) {
       fail(ErrorCode::kUsage, "the session failed before: {}; start a new one", timeline.failure);
     }
@@ -50,17 +56,19 @@ void Engine::Impl::check(std::span<const BatchItem> items) const {
 }
 
 void Engine::Impl::start(std::span<BatchItem> items) {
-  progress_.clear();
+  progress_.reserve(items.size());
   for (BatchItem& item : items) {
-    if (item.tokens.empty()) continue;
-    Timeline& timeline = *item.session->impl_->timeline;
-    const std::int64_t new_begin = timeline.position();
-    const Feed feed = timeline.append(item.tokens, item.origin);
-    progress_.push_back({&item, &timeline, feed.begin, feed.end, new_begin});
     if (item.all_logits != nullptr) {
       item.all_logits->clear();
       item.all_logits->reserve(item.tokens.size() * static_cast<std::size_t>(info.vocab_size));
     }
+    if (item.tokens.empty()) continue;
+    Timeline& timeline = *item.session->impl_->timeline;
+    const std::int64_t new_begin = timeline.position();
+    progress_.push_back({&item, &timeline, new_begin, new_begin, new_begin});
+    const Feed feed = timeline.append(item.tokens, item.origin);
+    progress_.back().next = feed.begin;
+    progress_.back().end = feed.end;
   }
 }
 
@@ -93,38 +101,54 @@ bool Engine::Impl::plan_pass() {
 void Engine::Impl::run_pass() {
   const BatchView batch{token_ids_, sequences_};
   const ConstTensorView normed = model.forward(*backend, batch, state, workspace);
+  last_rows_.clear();
+  finished_.clear();
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    finish_rows(*in_pass_[i], sequences_[i], normed);
+    const SequenceRows& rows = sequences_[i];
+    ItemProgress& p = *in_pass_[i];
+    p.next += rows.num_rows;
+    if (rows.origin == Origin::kPrompt) p.timeline->note_prompt_rows(rows.start_pos, p.next);
+    if (!check_finite(p, rows, {})) continue;
+    if (p.item->all_logits != nullptr && !collect_all_logits(p, rows, normed)) continue;
+    if (p.next < p.end) continue;
+    last_rows_.push_back(static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1));
+    finished_.push_back(i);
+  }
+  finish_items(normed);
+}
+
+// The head reads its weights once for all items that end in this pass.
+void Engine::Impl::finish_items(const ConstTensorView& normed) {
+  const auto vocab = static_cast<std::size_t>(info.vocab_size);
+  for (std::size_t begin = 0; begin < finished_.size(); begin += kLogitRows) {
+    const std::size_t count = std::min<std::size_t>(kLogitRows, finished_.size() - begin);
+    logits_.resize(count * vocab);
+    model.logits(*backend, normed, std::span(last_rows_).subspan(begin, count), logits_.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t sequence = finished_[begin + i];
+      const std::span<const float> row = std::span(logits_).subspan(i * vocab, vocab);
+      ItemProgress& p = *in_pass_[sequence];
+      if (check_finite(p, sequences_[sequence], row)) {
+        p.timeline->logits.assign(row.begin(), row.end());
+      }
+    }
   }
 }
 
-void Engine::Impl::finish_rows(ItemProgress& p, const SequenceRows& rows,
-                               const ConstTensorView& normed) {
-  p.next += rows.num_rows;
-  if (rows.origin == Origin::kPrompt) p.timeline->note_prompt_rows(rows.start_pos, p.next);
-  if (!check_finite(p, rows, {})) return;
-  if (p.item->all_logits != nullptr) collect_all_logits(p, rows, normed);
-  if (p.next < p.end || !p.item->session->impl_->timeline->failure.empty()) return;
-
-  const auto last_row = static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1);
-  p.timeline->logits.resize(static_cast<std::size_t>(info.vocab_size));
-  model.logits(*backend, normed, {&last_row, 1}, p.timeline->logits.data());
-  check_finite(p, rows, p.timeline->logits);
-}
-
-void Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
+bool Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
                                       const ConstTensorView& normed) {
   const std::int64_t skip = std::max<std::int64_t>(0, p.new_begin - rows.start_pos);
   const auto vocab = static_cast<std::size_t>(info.vocab_size);
   for (std::int64_t begin = skip; begin < rows.num_rows; begin += kLogitRows) {
-    const std::int64_t count = std::min(kLogitRows, rows.num_rows - begin);
+    const std::int64_t count = std::min<std::int64_t>(kLogitRows, rows.num_rows - begin);
     std::vector<std::int32_t> wanted(static_cast<std::size_t>(count));
     std::iota(wanted.begin(), wanted.end(), static_cast<std::int32_t>(rows.first_row + begin));
     logits_.resize(static_cast<std::size_t>(count) * vocab);
     model.logits(*backend, normed, wanted, logits_.data());
-    if (!check_finite(p, rows, logits_)) return;
+    if (!check_finite(p, rows, logits_)) return false;
     p.item->all_logits->insert(p.item->all_logits->end(), logits_.begin(), logits_.end());
   }
+  return true;
 }
 
 bool Engine::Impl::check_finite(ItemProgress& p, const SequenceRows& rows,
@@ -151,14 +175,21 @@ void Engine::Impl::fail_item(ItemProgress& p, std::int32_t bad_tag) {
   p.next = p.end;
 }
 
+// Whatever stops a forward leaves tokens in the timelines that are not in the state: none goes on.
 void Engine::Impl::forward(std::span<BatchItem> items) {
   check(items);
-  start(items);
+  progress_.clear();
+  const auto fail_all = [&](const char* why) {
+    for (ItemProgress& p : progress_) p.timeline->failure = why;
+  };
   try {
+    start(items);
     while (plan_pass()) run_pass();
-  } catch (const Error& error) {
-    // The tokens are in the timelines but not in the state: none of them may go on.
-    for (ItemProgress& p : progress_) p.timeline->failure = error.what();
+  } catch (const std::bad_alloc&) {
+    fail_all("out of memory");
+    fail(ErrorCode::kOutOfMemory, "a forward pass over {} items ran out of memory", items.size());
+  } catch (const std::exception& error) {
+    fail_all(error.what());
     throw;
   }
 }

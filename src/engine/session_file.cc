@@ -1,5 +1,7 @@
-// Saved sessions. The file is little-endian: magic, version, fingerprint, counts, tokens, pages,
-// logits, the two state slots, the cache pages' bytes, and at the end the CRC-32 of all before it.
+// Saved sessions. The file is little-endian: header, tokens, logits, the live state, the state at
+// the block boundary where an open prompt needs it, the cache pages, and the CRC-32 of all before
+// it.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -22,7 +24,8 @@ constexpr std::uint32_t kVersion = 1;
 struct Header {
   std::array<char, 16> magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t prompt_is_open = 0;
+  std::uint16_t prompt_is_open = 0;
+  std::uint16_t num_slots = 1;  // 2: with the boundary state
   std::uint64_t fingerprint = 0;
   std::uint64_t slot_bytes = 0;
   std::uint64_t page_bytes = 0;
@@ -33,7 +36,7 @@ struct Header {
 
   std::uint64_t file_bytes() const {
     return sizeof(Header) + num_tokens * sizeof(TokenId) + num_logits * sizeof(float) +
-           2 * slot_bytes + num_pages * page_bytes + sizeof(std::uint32_t);
+           num_slots * slot_bytes + num_pages * page_bytes + sizeof(std::uint32_t);
   }
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 80);
@@ -60,6 +63,32 @@ class Writer {
   std::filesystem::path path_;
   std::ofstream out_;
   std::uint32_t crc_ = 0;
+};
+
+// FILE.partial, which becomes FILE by keep() and is removed otherwise.
+class PartialFile {
+ public:
+  explicit PartialFile(const std::filesystem::path& file)
+      : file_(file), path_(file.string() + ".partial") {}
+  ~PartialFile() {
+    std::error_code ignored;
+    if (!kept_) std::filesystem::remove(path_, ignored);
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void keep() {
+    std::error_code error;
+    std::filesystem::rename(path_, file_, error);
+    if (error) fail(ErrorCode::kIo, "{}: {}", file_.string(), error.message());
+    kept_ = true;
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::filesystem::path path_;
+  bool kept_ = false;
 };
 
 class Reader {
@@ -100,20 +129,43 @@ void check_header(const Header& header, StatePool& pool, const EngineInfo& info,
       header.page_bytes != state.page_bytes()) {
     reject(
         "the session was saved with another model, activation type or backend; load it with the "
-        "one that "
-        "wrote it");
+        "one that wrote it");
   }
   const auto block = static_cast<std::uint64_t>(kBlockTokens);
+  const auto vocab = static_cast<std::uint64_t>(info.vocab_size);
+  const bool wants_boundary = header.prompt_is_open == 1 &&
+                              static_cast<std::uint64_t>(header.restart_pos) != header.num_tokens;
+  const std::uint64_t logits_of_last = header.num_tokens > 0 ? vocab : 0;
   const bool consistent =
+      header.prompt_is_open <= 1 && header.num_slots == (wants_boundary ? 2 : 1) &&
       header.num_tokens < (std::uint64_t{1} << 40) &&
       header.num_pages == (header.num_tokens + block - 1) / block && header.restart_pos >= 0 &&
       static_cast<std::uint64_t>(header.restart_pos) <= header.num_tokens &&
-      (header.num_logits == 0 || header.num_logits == static_cast<std::uint64_t>(info.vocab_size));
+      header.num_logits == logits_of_last;
   if (!consistent) reject("the counts in the header contradict each other; the file is damaged");
-  const std::uint64_t size = std::filesystem::file_size(file);
+  std::error_code error;
+  const std::uint64_t size = std::filesystem::file_size(file, error);
+  if (error) fail(ErrorCode::kIo, "{}: {}", file.string(), error.message());
   if (size != header.file_bytes()) {
     reject(fmt::format("{} bytes long where the header promises {}; the file is damaged", size,
                        header.file_bytes()));
+  }
+}
+
+// Rows of a page beyond the last token may hold another session's text: zeros stand for them.
+void write_pages(Writer& writer, const Timeline& timeline) {
+  SequenceState& state = timeline.pool().state();
+  std::vector<std::byte> zeros;
+  std::int64_t rows_left = timeline.position();
+  for (std::int32_t page : timeline.pages) {
+    const auto rows = static_cast<std::size_t>(std::min(rows_left, kBlockTokens));
+    for (std::span<std::byte> part : state.page_parts(page)) {
+      const std::size_t used = part.size() / static_cast<std::size_t>(kBlockTokens) * rows;
+      zeros.resize(part.size() - used);
+      writer.write(part.first(used));
+      writer.write(zeros);
+    }
+    rows_left -= kBlockTokens;
   }
 }
 
@@ -127,6 +179,7 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   SequenceState& state = timeline.pool().state();
   Header header;
   header.prompt_is_open = timeline.prompt_is_open ? 1 : 0;
+  header.num_slots = timeline.needs_boundary() ? 2 : 1;
   header.fingerprint = info.fingerprint;
   header.slot_bytes = state.slot_bytes();
   header.page_bytes = state.page_bytes();
@@ -136,21 +189,18 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   header.num_logits = timeline.logits.size();
 
   // Under another name first, so that a full disk never leaves half a session behind the old name.
-  const std::filesystem::path partial = file.string() + ".partial";
-  Writer writer(partial);
+  PartialFile partial(file);
+  Writer writer(partial.path());
   writer.write(std::as_bytes(std::span(&header, 1)));
   writer.write(std::as_bytes(std::span(timeline.tokens)));
   writer.write(std::as_bytes(std::span(timeline.logits)));
-  for (std::int32_t slot : {timeline.live_slot, timeline.boundary_slot}) {
-    for (std::span<std::byte> part : state.slot_parts(slot)) writer.write(part);
+  for (std::span<std::byte> part : state.slot_parts(timeline.live_slot)) writer.write(part);
+  if (timeline.needs_boundary()) {
+    for (std::span<std::byte> part : state.slot_parts(timeline.boundary_slot)) writer.write(part);
   }
-  for (std::int32_t page : timeline.pages) {
-    for (std::span<std::byte> part : state.page_parts(page)) writer.write(part);
-  }
+  write_pages(writer, timeline);
   writer.finish();
-  std::error_code error;
-  std::filesystem::rename(partial, file, error);
-  if (error) fail(ErrorCode::kIo, "{}: {}", file.string(), error.message());
+  partial.keep();
 }
 
 std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& info,
@@ -169,8 +219,10 @@ std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& in
   reader.read(writable_bytes(timeline->logits));
   timeline->own_pages(0, timeline->position());
   SequenceState& state = pool.state();
-  for (std::int32_t slot : {timeline->live_slot, timeline->boundary_slot}) {
-    for (std::span<std::byte> part : state.slot_parts(slot)) reader.read(part);
+  for (std::span<std::byte> part : state.slot_parts(timeline->live_slot)) reader.read(part);
+  if (timeline->needs_boundary()) {
+    timeline->make_boundary_slot();
+    for (std::span<std::byte> part : state.slot_parts(timeline->boundary_slot)) reader.read(part);
   }
   for (std::int32_t page : timeline->pages) {
     for (std::span<std::byte> part : state.page_parts(page)) reader.read(part);

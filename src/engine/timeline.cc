@@ -13,54 +13,68 @@ constexpr std::size_t kTokenReserve = 4096;
 
 }  // namespace
 
-Timeline::Timeline(StatePool& pool) : pool_(pool) {
+Timeline::Timeline(StatePool& pool) : Timeline(pool, NoState{}) {
   live_slot = pool.acquire_slot();
-  boundary_slot = pool.acquire_slot();
   pool.state().clear_slot(live_slot);
 }
 
 Timeline::~Timeline() {
-  pool_.release_slot(live_slot);
-  pool_.release_slot(boundary_slot);
+  for (std::int32_t slot : {live_slot, boundary_slot}) {
+    if (slot >= 0) pool_.release_slot(slot);
+  }
   for (std::int32_t page : pages) pool_.release_page(page);
 }
 
 std::unique_ptr<Timeline> Timeline::clone() const {
-  auto copy = std::make_unique<Timeline>(pool_);
+  std::unique_ptr<Timeline> copy(new Timeline(pool_, NoState{}));
   copy->tokens = tokens;
   copy->logits = logits;
   copy->restart_pos = restart_pos;
   copy->prompt_is_open = prompt_is_open;
   copy->failure = failure;
+  copy->pages.reserve(pages.size());
   for (std::int32_t page : pages) {
     pool_.share_page(page);
     copy->pages.push_back(page);
   }
+  copy->live_slot = pool_.acquire_slot();
   pool_.state().copy_slot(copy->live_slot, live_slot);
-  pool_.state().copy_slot(copy->boundary_slot, boundary_slot);
+  if (needs_boundary()) {
+    copy->make_boundary_slot();
+    pool_.state().copy_slot(copy->boundary_slot, boundary_slot);
+  }
   return copy;
 }
 
+void Timeline::make_boundary_slot() {
+  if (boundary_slot < 0) boundary_slot = pool_.acquire_slot();
+}
+
 Feed Timeline::append(std::span<const TokenId> new_tokens, Origin origin) {
-  Feed feed{.begin = position(), .end = 0};
-  if (origin == Origin::kPrompt && prompt_is_open) {
-    if (restart_pos != position()) pool_.state().copy_slot(live_slot, boundary_slot);
-    feed.begin = restart_pos;
-  } else if (origin == Origin::kPrompt) {
-    pool_.state().copy_slot(boundary_slot, live_slot);
-    restart_pos = position();
-  }
-  prompt_is_open = origin == Origin::kPrompt;
   if (tokens.capacity() - tokens.size() < new_tokens.size()) {
     tokens.reserve(tokens.size() + new_tokens.size() + kTokenReserve);
     pages.reserve(tokens.capacity() / kBlockTokens + 1);
   }
+  Feed feed{.begin = position(), .end = position()};
+  feed.end += static_cast<std::int64_t>(new_tokens.size());
+  if (origin == Origin::kGenerated) {
+    if (boundary_slot >= 0) pool_.release_slot(boundary_slot);
+    boundary_slot = -1;
+  } else if (needs_boundary()) {
+    pool_.state().copy_slot(live_slot, boundary_slot);
+    feed.begin = restart_pos;
+  } else if (!prompt_is_open || boundary_slot < 0) {
+    make_boundary_slot();
+    pool_.state().copy_slot(boundary_slot, live_slot);
+    restart_pos = position();
+  }
+  prompt_is_open = origin == Origin::kPrompt;
   tokens.insert(tokens.end(), new_tokens.begin(), new_tokens.end());
-  feed.end = position();
   return feed;
 }
 
 void Timeline::own_pages(std::int64_t begin, std::int64_t end) {
+  pages.reserve(static_cast<std::size_t>((end + kBlockTokens - 1) / kBlockTokens));
   for (std::int64_t index = begin / kBlockTokens; index * kBlockTokens < end; ++index) {
     const auto i = static_cast<std::size_t>(index);
     if (i == pages.size()) {

@@ -25,34 +25,43 @@ struct Feed {
 // was split (docs/numerics.md).
 class Timeline {
  public:
+  // Empty, at position 0.
   explicit Timeline(StatePool& pool);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // An independent timeline with the same content: copies of the slots, shared pages.
+  // An independent timeline with the same content: copied state, shared pages.
   std::unique_ptr<Timeline> clone() const;
 
   // Appends tokens and says which rows to compute. Prepares the slots for them.
-  Feed append(std::span<const TokenId> tokens, Origin origin);
+  Feed append(std::span<const TokenId> new_tokens, Origin origin);
   // Makes pages for positions [begin, end) that belong to this timeline alone.
   void own_pages(std::int64_t begin, std::int64_t end);
   // A pass has computed prompt rows [begin, end): the boundary slot may have moved.
   void note_prompt_rows(std::int64_t begin, std::int64_t end);
+  // Takes a boundary slot, content unspecified, where there is none yet.
+  void make_boundary_slot();
 
   std::int64_t position() const { return static_cast<std::int64_t>(tokens.size()); }
+  // Whether going on needs the boundary slot: a prompt stands within an open block.
+  bool needs_boundary() const { return prompt_is_open && restart_pos != position(); }
   StatePool& pool() const { return pool_; }
 
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> pages;
   std::vector<float> logits;  // [V] after the last token; empty before the first
   std::int32_t live_slot = -1;
-  std::int32_t boundary_slot = -1;
+  std::int32_t boundary_slot = -1;  // -1 where no prompt is being read
   std::int64_t restart_pos = 0;
   bool prompt_is_open = false;  // the last token arrived as input
   std::string failure;          // not empty: a computation failed and the state is unusable
 
  private:
+  struct NoState {};
+  // Owns nothing yet, so that a constructor or clone() that fails half-way gives back what it took.
+  Timeline(StatePool& pool, NoState /*tag*/) : pool_(pool) {}
+
   StatePool& pool_;
 };
 
