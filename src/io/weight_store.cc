@@ -180,6 +180,7 @@ std::vector<float> WeightStore::read_f32(const TensorInfo& tensor, std::int64_t 
   const std::int64_t size = tensor.shape.count();
   BALTORO_CHECK(begin >= 0 && count >= 0 && begin <= size && count <= size - begin,
                 "elements {}+{} of {}", begin, count, tensor.name);
+  if (count == 0) return {};
   const std::size_t width = dtype_bytes(tensor.dtype);
   std::vector<std::byte> raw(static_cast<std::size_t>(count) * width);
   files_.files()[tensor.file].read(tensor.offset + static_cast<std::uint64_t>(begin) * width, raw);
