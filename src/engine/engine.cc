@@ -2,7 +2,9 @@
 #include "baltoro/engine.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -46,7 +48,14 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
                               .top_k = file.top_k,
                               .max_new_tokens = file.max_new_tokens,
                               .stop_ids = {}};
-  for (std::int64_t id : file.stop_ids) defaults.stop_ids.push_back(static_cast<TokenId>(id));
+  for (std::int64_t id : file.stop_ids) {
+    if (id < 0 || id >= config.vocab_size) {
+      fail(ErrorCode::kBadModel,
+           "{}: eos_token_id {} is outside the vocabulary [0, {}) of config.json",
+           (dir / "generation_config.json").string(), id, config.vocab_size);
+    }
+    defaults.stop_ids.push_back(static_cast<TokenId>(id));
+  }
   if (config.eos_token_id) {
     const auto eos = static_cast<TokenId>(*config.eos_token_id);
     if (std::find(defaults.stop_ids.begin(), defaults.stop_ids.end(), eos) ==
@@ -59,8 +68,13 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
 
 void report_unused(const std::filesystem::path& dir, const BindReport& report) {
   if (report.unused.empty()) return;
-  log::warning("{}: {} tensors are not used by this architecture, the first is {}", dir.string(),
-               report.unused.size(), report.unused.front());
+  constexpr std::size_t kListed = 20;
+  const auto end =
+      report.unused.begin() + static_cast<std::ptrdiff_t>(std::min(kListed, report.unused.size()));
+  const std::vector<std::string> listed(report.unused.begin(), end);
+  const std::size_t more = report.unused.size() - listed.size();
+  log::warning("{}: tensors that this architecture does not use: {}{}", dir.string(),
+               fmt::join(listed, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 }  // namespace

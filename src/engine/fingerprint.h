@@ -10,8 +10,8 @@
 namespace baltoro {
 
 // Over the configuration text, `variant` (what else changes the meaning of state: activation type,
-// backend) and each weight file's size, header and ends. Reads at most about 1 MiB a file. Throws
-// Error{kIo}.
+// backend), each weight file's size and header, and a few bytes from the middle of up to 4096
+// tensors. Throws Error{kIo}.
 std::uint64_t fingerprint(std::string_view config_text, std::string_view variant,
                           const CheckpointFiles& files);
 

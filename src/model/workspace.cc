@@ -7,13 +7,13 @@
 
 namespace baltoro {
 
-Scratch::Scratch(Backend& backend, std::int64_t max_elements, DType dtype)
+ActivationBuffer::ActivationBuffer(Backend& backend, std::int64_t max_elements, DType dtype)
     : buffer_(backend.allocate(static_cast<std::size_t>(max_elements) * dtype_bytes(dtype),
                                "activations")),
       dtype_(dtype),
       max_elements_(max_elements) {}
 
-TensorView Scratch::view(std::int64_t rows, std::int64_t cols) {
+TensorView ActivationBuffer::view(std::int64_t rows, std::int64_t cols) {
   BALTORO_CHECK(rows * cols <= max_elements_, "scratch of {} elements cannot hold [{}, {}]",
                 max_elements_, rows, cols);
   return {buffer_.data(), dtype_, {rows, cols}};
@@ -27,7 +27,7 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t expert_width = moe.latent_size > 0 ? moe.latent_size : hidden;
   const auto scratch = [&](std::int64_t width) {
-    return Scratch(backend, rows * width, backend.activation_dtype());
+    return ActivationBuffer(backend, rows * width, backend.activation_dtype());
   };
 
   for (int i = 0; i < ResidualStream::num_buffers(config); ++i) stream.push_back(scratch(hidden));
@@ -48,10 +48,10 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
     expert_sum = scratch(expert_width);
     expert_sum_normed = scratch(expert_width);
     routed = scratch(hidden);
-    expert_ids = Scratch(backend, rows * moe.experts_per_token, DType::kI32);
-    expert_weights = Scratch(backend, rows * moe.experts_per_token, DType::kF32);
+    expert_ids = ActivationBuffer(backend, rows * moe.experts_per_token, DType::kI32);
+    expert_weights = ActivationBuffer(backend, rows * moe.experts_per_token, DType::kF32);
   }
-  first_bad = Scratch(backend, rows, DType::kI32);
+  first_bad = ActivationBuffer(backend, rows, DType::kI32);
 }
 
 }  // namespace baltoro

@@ -13,10 +13,10 @@
 namespace baltoro {
 
 // A buffer that lends [rows, cols] views of its capacity.
-class Scratch {
+class ActivationBuffer {
  public:
-  Scratch() = default;
-  Scratch(Backend& backend, std::int64_t max_elements, DType dtype);
+  ActivationBuffer() = default;
+  ActivationBuffer(Backend& backend, std::int64_t max_elements, DType dtype);
 
   TensorView view(std::int64_t rows, std::int64_t cols);
   std::int32_t* i32() { return static_cast<std::int32_t*>(buffer_.data()); }
@@ -34,24 +34,24 @@ struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows);
 
   std::int64_t max_rows;
-  std::vector<Scratch>
+  std::vector<ActivationBuffer>
       stream;  // residual stream: banked sources, running prefix, last sub-layer output
   std::vector<ConstTensorView> bank;  // the banked sources of the running pass, within `stream`
-  Scratch normed;                     // x, the input of a sub-layer
-  Scratch q, k, v;          // projections of a mixer; MLA: queries, latent (or keys), values
-  Scratch low_rank;         // f_a x, g_a x or q_a x
-  Scratch low_rank_normed;  // the q latent after its norm
-  Scratch decay;            // f_b f_a x
-  Scratch beta;             // b x
-  Scratch gate;             // output-gate logits
-  Scratch mixed;            // mixer output before o_proj
-  Scratch latent;           // z
-  Scratch expert_sum;       // u, then r after the stable norm
-  Scratch expert_sum_normed;
-  Scratch routed;          // routed part in the model space
-  Scratch expert_ids;      // [rows, A] i32
-  Scratch expert_weights;  // [rows, A] f32
-  Scratch first_bad;       // [rows] i32: tag of the first non-finite sub-layer output, or -1
+  ActivationBuffer normed;            // x, the input of a sub-layer
+  ActivationBuffer q, k, v;   // projections of a mixer; MLA: queries, latent (or keys), values
+  ActivationBuffer low_rank;  // f_a x, g_a x or q_a x
+  ActivationBuffer low_rank_normed;  // the q latent after its norm
+  ActivationBuffer decay;            // f_b f_a x
+  ActivationBuffer beta;             // b x
+  ActivationBuffer gate;             // output-gate logits
+  ActivationBuffer mixed;            // mixer output before o_proj
+  ActivationBuffer latent;           // z
+  ActivationBuffer expert_sum;       // u, then r after the stable norm
+  ActivationBuffer expert_sum_normed;
+  ActivationBuffer routed;          // routed part in the model space
+  ActivationBuffer expert_ids;      // [rows, A] i32
+  ActivationBuffer expert_weights;  // [rows, A] f32
+  ActivationBuffer first_bad;  // [rows] i32: tag of the first non-finite sub-layer output, or -1
 };
 
 }  // namespace baltoro
