@@ -54,12 +54,12 @@ struct EngineInfo {
   std::int64_t total_params = 0;
   std::int64_t active_params = 0;
   std::int64_t weight_bytes = 0;  // all tensors of the text model
-  std::int64_t decode_weight_bytes =
-      0;  // read for one token at batch 1: trunk without embedding, chosen experts, head
+  // Read for one token at batch 1: trunk without embedding, chosen experts, head.
+  std::int64_t decode_weight_bytes = 0;
   std::int64_t cache_bytes_per_token = 0;  // MLA cache as this backend stores it
   std::int64_t state_bytes = 0;            // one KDA and conv state
-  std::uint64_t fingerprint =
-      0;  // of configuration, tensors and activation type; guards saved sessions
+  // Of configuration, tensors and activation type; guards saved sessions.
+  std::uint64_t fingerprint = 0;
   GenerationDefaults generation;
 };
 

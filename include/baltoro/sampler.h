@@ -17,8 +17,8 @@ struct SamplingParams {
   std::int64_t top_k = 0;    // 0: off
   float top_p = 1.0f;        // keeps the smallest set with at least this probability; 1: off
   float min_p = 0.0f;        // drops tokens below min_p times the largest probability; 0: off
-  std::uint64_t seed =
-      0;  // counter-based: the choice at a step depends on (seed, step) and the logits alone
+  // Counter-based: the choice at a step depends on (seed, step) and the logits alone.
+  std::uint64_t seed = 0;
   int num_logprobs = 0;  // alternatives to report with each choice
 };
 

@@ -14,10 +14,12 @@ void copy(float* to, const float* from, std::int64_t count) {
 }
 
 // With d(i, j) = the product of the decays of rows j+1..i (per key channel), the block is
-//   kk[i, j] = k_i . (d(i, j) k_j)  for j < i        qk[i, j] = q_i . (d(i, j) k_j)  for j <= i
-//   delta_i  = beta_i (v_i - S0^T (d(i, -1) k_i) - sum_{j<i} kk[i, j] delta_j)   (forward
-//   substitution) o_i      = S0^T (d(i, -1) q_i) + sum_{j<=i} qk[i, j] delta_j S        =
-//   Diag(d(n-1, -1)) S0 + sum_j (d(n-1, j) k_j) delta_j^T
+//   kk[i, j] = k_i . (d(i, j) k_j)   for j < i
+//   qk[i, j] = q_i . (d(i, j) k_j)   for j <= i
+//   delta_i  = beta_i (v_i - S0^T (d(i, -1) k_i) - sum_{j<i} kk[i, j] delta_j)
+//   o_i      = S0^T (d(i, -1) q_i) + sum_{j<=i} qk[i, j] delta_j
+//   S        = Diag(d(n-1, -1)) S0 + sum_j (d(n-1, j) k_j) delta_j^T
+// and delta follows by forward substitution.
 // Every d is a product of factors in [0, 1]: no exponent of a cumulated gate is formed, so both
 // gate forms are safe, and a strong decay underflows to the zero that it is. A pair (i, j) of
 // different tiles splits at the start of i's tile, d(i, j) = d(i, start - 1) d(start - 1, j): no
@@ -95,8 +97,8 @@ class Chunk {
     }
   }
 
-  // c[i] += sum_j a[i, j] b[j] for j < columns, or j <= i + diagonal where that is less; a full
-  // rectangle of earlier tiles first, then row by row.
+  // out[i] += sum_{j<=i} pairs[i, j] delta[j] for the rows of one tile: the rectangle of earlier
+  // tiles first, then row by row.
   void lower_product(const float* pairs, std::int64_t begin, std::int64_t count, float* out) const {
     outer(pairs + begin * kBlockTokens, count, begin, out + begin * rows_.dv);
     for (std::int64_t i = begin; i < begin + count; ++i) {

@@ -23,8 +23,8 @@ struct ItemProgress {
   Timeline* timeline = nullptr;
   std::int64_t next = 0;  // position of the next row to compute
   std::int64_t end = 0;   // one past the last
-  std::int64_t new_begin =
-      0;  // position of the item's first token; rows before it are computed again
+  // Position of the item's first token; rows before it are computed again.
+  std::int64_t new_begin = 0;
 };
 
 struct Engine::Impl {

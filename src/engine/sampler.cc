@@ -1,5 +1,4 @@
-// The sampler: scan, mask, filter, draw. Everything but the scan runs on the candidates that the
-// filters leave.
+// The sampler: scan, mask, filter, draw.
 #include "baltoro/sampler.h"
 
 #include <algorithm>

@@ -30,8 +30,8 @@ struct CompareInput {
   EngineOptions first;
   EngineOptions second;
   std::vector<TokenId> ids;  // the prompt, not empty
-  std::int64_t num_decode =
-      16;  // tokens that the first one then generates greedily; both read them
+  // Tokens that the first one then generates greedily; both read them.
+  std::int64_t num_decode = 16;
 };
 
 // What the op by op pass saw.

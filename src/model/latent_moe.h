@@ -7,8 +7,8 @@
 
 namespace baltoro {
 
-//   z = W_down x (or x);  u = sum_i w_i E_i(z) over the routed experts;  r = RMSNorm(u) on the sum,
-//   once out = W_up r + shared(x)
+//   z = W_down x (or x);  u = sum_i w_i E_i(z) over the routed experts
+//   r = RMSNorm(u), once, on the sum;  out = W_up r + shared(x)
 // The router reads x, or z where the configuration says so.  x, out [M, D]
 void latent_moe(LayerContext& context, const MoeWeights& weights, const ConstTensorView& x,
                 const TensorView& out);

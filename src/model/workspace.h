@@ -34,8 +34,8 @@ struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows);
 
   std::int64_t max_rows;
-  std::vector<ActivationBuffer>
-      stream;  // residual stream: banked sources, running prefix, last sub-layer output
+  // Residual stream: banked sources, running prefix, last sub-layer output.
+  std::vector<ActivationBuffer> stream;
   std::vector<ConstTensorView> bank;  // the banked sources of the running pass, within `stream`
   ActivationBuffer normed;            // x, the input of a sub-layer
   ActivationBuffer q, k, v;   // projections of a mixer; MLA: queries, latent (or keys), values

@@ -21,8 +21,8 @@ struct KdaShape {
   std::int64_t head_dim_k = 0;  // Dk
   std::int64_t head_dim_v = 0;  // Dv
   std::int64_t conv_width = 0;  // W >= 1
-  bool decay_per_head =
-      false;  // Gated DeltaNet: one forget gate a head instead of one a key channel
+  // Gated DeltaNet: one forget gate a head instead of one a key channel.
+  bool decay_per_head = false;
 
   std::int64_t key_channels() const { return num_heads * head_dim_k; }
   std::int64_t value_channels() const { return num_heads * head_dim_v; }
@@ -41,18 +41,18 @@ struct KdaStatePool {
   std::int64_t num_slots = 0;
 };
 
-// For each row t of a sequence, in order (all f32; reference: double; round() acts in bf16 mode
-// only):
-//   conv     y[c] = sum_j w[c, j] x[t - (W-1) + j, c]; then x' = round(y * sigmoid(y))       for q,
-//   k, v norm     q = q' * rsqrt(sum q'^2 + 1e-6) * Dk^-0.5, k likewise without the scale; in the
-//   prompt form both are rounded
-//            (q before its scale)
-//   decay    z = decay_logits + dt_bias; g = lower_bound * sigmoid(exp(a_log[h]) z) bounded form
-//                                        g = -exp(a_log[h]) * softplus(z)                    else
-//   beta     sigmoid(beta_logits)
-//   rule     S <- Diag(exp g) S;  S <- S + k (beta (v - S^T k))^T;  o = round(S^T q)         per
-//   head, o reads the new S output   out = round(o * rsqrt(mean o^2 + norm_eps) * o_norm *
-//   sigmoid(gate))            without gate: no sigmoid factor
+// For each row t of a sequence, in order. All f32 (reference: double); round() acts in bf16 mode.
+//   conv    y[c] = sum_j w[c, j] x[t - (W-1) + j, c];  x' = round(y * sigmoid(y))      of q, k and v
+//   norm    q = q' * rsqrt(sum q'^2 + 1e-6) * Dk^-0.5;  k likewise, without the factor
+//           the prompt form rounds both, q before its factor
+//   decay   z = decay_logits + dt_bias
+//           g = lower_bound * sigmoid(exp(a_log[h]) z)                                 bounded
+//           g = -exp(a_log[h]) * softplus(z)                                           else
+//   beta    sigmoid(beta_logits)
+//   rule    S <- Diag(exp g) S;  S <- S + k (beta (v - S^T k))^T;  o = round(S^T q)    per head
+//           o reads the new S
+//   output  out = round(o * rsqrt(mean o^2 + norm_eps) * o_norm * sigmoid(gate))
+//           without a gate: no sigmoid factor
 // Origin::kPrompt uses the chunkwise form on absolute blocks of kBlockTokens (specification 3.6),
 // Origin::kGenerated the recurrence. No exponent argument is positive, except where the bounded
 // gate proves it at most 80.

@@ -12,11 +12,11 @@
 namespace baltoro {
 
 // Per row, in order:
-//   prefix <- round(prefix + delta)                       where delta is given
-//   h = prefix                                            where the bank is empty
-//     = round(sum_i a_i v_i), v = bank + [prefix], a = softmax_i(rsqrt(mean(v_i^2) + eps) * sum_d
-//     v_i[d] res_norm[d] res_proj[d])
-//   out = norm * round(h * rsqrt(mean(h^2) + eps))        then rounded again
+//   prefix <- round(prefix + delta)                    where delta is given
+//   h = prefix                                         where the bank is empty, else
+//   h = round(sum_i a_i v_i),  v = bank + [prefix],  a = softmax(score)
+//       score_i = rsqrt(mean(v_i^2) + mix_eps) * sum_d v_i[d] res_norm[d] res_proj[d]
+//   out = norm * round(h * rsqrt(mean(h^2) + norm_eps)), rounded again
 // The products res_norm * res_proj, the scores and the softmax are f32 (reference: double) and see
 // the raw sources.
 struct MixNormArgs {

@@ -47,15 +47,19 @@ struct MlaCache {
 };
 
 // Per row, in order:
-//   c = kv[0:Ckv] * rsqrt(mean + eps) (rounded) * kv_norm (rounded); side key s = kv[Ckv:], rotated
-//   where rope_theta is given; the cache row of this position becomes [c | s] (kGqa: [k heads | v
-//   heads] as projected). q's side part is rotated likewise. expanded:  k_h = [W_UK,h c | s], v_h =
-//   W_UV,h c;  p = softmax_j<=t(q_h . k_h,j * qk_dim^-0.5);  a_h = round(sum_j p_j v_h,j) absorbed:
-//   q~ = W_UK,h^T q_nope; scores q~ . c_j + q_side . s_j, same scale; a_h = round(W_UV,h sum_j p_j
-//   c_j) out = round(a * round(sigmoid(gate)))          without gate: a
-// kMqa: q_nope meets c directly. kGqa: head h reads heads h / (H/G); expanded and absorbed are one
-// form. Keys are walked in absolute pages and merged in page order, so that a row's bits do not
-// depend on how the prompt was split.
+//   c = round(kv[0:Ckv] * rsqrt(mean + eps)) * kv_norm, rounded again;  s = kv[Ckv:], the side key
+//   with rope_theta, s and the side part of q are rotated by their position
+//   the cache row of this position becomes [c | s]; kGqa: [k heads | v heads] as projected
+//
+//   expanded   k_h = [W_UK,h c | s], v_h = W_UV,h c
+//              p = softmax_{j <= t}(q_h . k_h,j * qk_dim^-0.5);  a_h = round(sum_j p_j v_h,j)
+//   absorbed   q~ = W_UK,h^T q_nope;  scores q~ . c_j + q_side . s_j at the same scale
+//              a_h = round(W_UV,h sum_j p_j c_j)
+//
+//   out = round(a * round(sigmoid(gate))); without a gate: a
+// kMqa: q_nope meets c directly. kGqa: head h reads heads h / (H/G); both forms are one.
+// Keys are walked in absolute pages and merged in page order, so that a row's bits do not depend on
+// how the prompt was split.
 struct MlaArgs {
   int layer = -1;
   MlaShape shape;

@@ -10,8 +10,8 @@
 namespace baltoro {
 
 // Per row:
-//   s = sigmoid(W x)              f32 accumulation of true f32 products; W and x are never rounded
-//   further chosen = the top_k largest of s + bias, in descending order; ties go to the lower index
+//   s = sigmoid(W x)        f32 accumulation of true f32 products; W and x are not rounded further
+//   chosen = the top_k largest of s + bias, in descending order; ties go to the lower index
 //   weight_i = s_i / (sum over chosen of s + 1e-20) * scale, or s_i * scale without renormalisation
 // The bias steers the choice alone. A row with a NaN score gets expert 0..top_k-1 and NaN weights.
 struct RouteArgs {
