@@ -28,7 +28,8 @@ struct GenerateOptions {
   std::int64_t max_tokens = 256;
   std::vector<TokenId> stop_ids;
   // Generation ends where one of these would appear in the text; it is not part of the text. They
-  // may begin in one token and end in a later one. None may be empty; they need a tokenizer.
+  // may begin in one token and end in a later one. The text is that of all tokens: whoever splits it
+  // into channels searches the channel instead. None may be empty; they need a tokenizer.
   std::vector<std::string> stop_strings;
   std::vector<TokenId> banned;  // never chosen
 };

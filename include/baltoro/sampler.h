@@ -42,7 +42,7 @@ class Sampler {
   Sampler(const SamplingParams& params, std::span<const TokenId> banned);
 
   // Throws Error{kNonFinite} where no allowed token has a finite logit or any is NaN. +infinity is
-  // chosen outright.
+  // chosen outright: it has all probability, the others none.
   Choice choose(std::span<const float> logits, std::uint64_t step);
 
  private:

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/builtin_tools.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
@@ -125,7 +126,7 @@ Message text_message(const char* role, const std::string& text) {
 
 class Repl {
  public:
-  Repl(const ChatOptions& options, LoadedModel model)
+  Repl(const ChatOptions& options, OpenModel model)
       : options_(options),
         model_(std::move(model)),
         tokenizer_(model_.require_tokenizer("chat")),
@@ -160,7 +161,7 @@ class Repl {
       }
     }
     if (interactive) fmt::print("\n");
-    return kOk;
+    return failed_ && !interactive ? kFailed : kOk;
   }
 
  private:
@@ -230,7 +231,10 @@ class Repl {
     const std::size_t before = messages.size();
     messages.push_back(text_message("user", text));
     try {
-      for (int round = 0; round < kMaxToolRounds && answer_once(); ++round) {
+      for (int round = 1; answer_once(); ++round) {
+        if (round < kMaxToolRounds) continue;
+        fmt::print(stderr, "(stopped after {} rounds of tool calls)\n", kMaxToolRounds);
+        break;
       }
     } catch (const Error& error) {
       // The session may be unusable; the conversation goes on without this turn.
@@ -238,6 +242,9 @@ class Repl {
       kept.resize(before);
       reset();
       session_->conversation().messages = std::move(kept);
+      failed_ = true;
+      if (options_.json) fmt::print("{}\n", json_line({{"error", error.what()}}));
+      std::fflush(stdout);
       fmt::print(stderr, "baltoro: error: {}\n", error.what());
     }
   }
@@ -287,7 +294,7 @@ class Repl {
   }
 
   const ChatOptions& options_;
-  LoadedModel model_;
+  OpenModel model_;
   const Tokenizer& tokenizer_;
   GenerateOptions generate_options_;
   ChatFormat format_;
@@ -295,8 +302,14 @@ class Repl {
   std::string system_;
   bool tools_;
   bool thinking_;
+  bool failed_ = false;  // some turn
   std::optional<ChatSession> session_;
 };
+
+int run(const ChatOptions& options) {
+  refuse_together(options.sampling.logprobs > 0, "--logprobs", true, "chat");
+  return Repl(options, open_model(options.model)).run();
+}
 
 }  // namespace
 
@@ -307,10 +320,9 @@ Command add_chat(CLI::App& root) {
   app->add_option("--system", options->system, "System message");
   app->add_flag("--tools", options->tools, "Declare the built-in tools calculator and clock");
   app->add_flag("--no-thinking", options->no_thinking, "Answer without the thinking channel");
-  app->add_option("--thinking-effort", options->effort, "low, high or max");
-  app->add_option("--color", options->color, "Dim the thinking: auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
+  add_choice(*app, "--thinking-effort", options->effort, {"low", "high", "max"},
+             "How much to think; default: max");
+  add_choice(*app, "--color", options->color, {"auto", "always", "never"}, "Dim the thinking");
   app->add_flag("--stats", options->stats, "Speed of each answer, on stderr");
   app->add_flag("--json", options->json, "Print each answer as one line of JSON");
   add_sampling_options(*app, options->sampling);
@@ -320,7 +332,7 @@ Command add_chat(CLI::App& root) {
                           "  echo \"What is 12 * 34?\" | baltoro chat models/story --tools --json\n"
                           "Commands in the conversation:\n") +
               kHelp);
-  return {app, [options] { return Repl(*options, load_model(options->model)).run(); }};
+  return {app, [options] { return run(*options); }};
 }
 
 }  // namespace baltoro::cli

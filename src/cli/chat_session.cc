@@ -25,7 +25,7 @@ ChatSession::ChatSession(Engine& engine, const Tokenizer& tokenizer, ChatFormat 
   for (TokenId id : format_.stop_ids()) options_.stop_ids.push_back(id);
 }
 
-void ChatSession::read(const std::vector<TokenId>& ids) {
+std::int64_t ChatSession::read(const std::vector<TokenId>& ids) {
   const std::int64_t common = session_ ? common_prefix(session_->tokens(), ids) : 0;
   const auto size = static_cast<std::int64_t>(ids.size());
   if (session_ && (common < session_->position() || common == size)) {
@@ -39,36 +39,28 @@ void ChatSession::read(const std::vector<TokenId>& ids) {
     }
   }
   if (!session_) session_.emplace(engine_.new_session());
-  session_->prefill(std::span(ids).subspan(static_cast<std::size_t>(session_->position())));
+  const std::int64_t begin = session_->position();
+  session_->prefill(std::span(ids).subspan(static_cast<std::size_t>(begin)));
   snapshots_.push_back(session_->snapshot());
   if (snapshots_.size() > kMaxSnapshots) snapshots_.erase(snapshots_.begin());
+  return size - begin;
 }
 
 ChatAnswer ChatSession::answer(const std::function<void(const ChatDelta&)>& on_delta,
                                const std::function<bool()>& cancelled) {
   ChatAnswer answer;
   const std::vector<TokenId> ids = format_.render(conversation_);
-  ChatParser parser = format_.parser(conversation_);
   Stopwatch watch;
-  const std::int64_t had = session_ ? session_->position() : 0;
-  read(ids);
-  answer.stats.prompt_tokens = std::max<std::int64_t>(0, session_->position() - had);
+  answer.stats.prompt_tokens = read(ids);
+  answer.stats.first_position = session_->position();
   answer.stats.prefill_seconds = watch.lap();
 
-  const auto forward = [&](const std::vector<ChatDelta>& deltas) {
-    for (const ChatDelta& delta : deltas) on_delta(delta);
-  };
-  const Generation generation =
-      generate(*session_, &tokenizer_, options_, [&](const GeneratedToken& token) {
-        forward(parser.feed(token.choice.token));
-        return !cancelled();
-      });
-  forward(parser.finish(generation.reason == StopReason::kStopToken ||
-                        generation.reason == StopReason::kStopString));
-  answer.stats.generated_tokens = static_cast<std::int64_t>(generation.ids.size());
+  Answer generated = generate_answer(*session_, tokenizer_, format_.parser(conversation_), options_,
+                                     on_delta, cancelled);
+  answer.stats.generated_tokens = generated.num_tokens;
   answer.stats.decode_seconds = watch.lap();
-  answer.result = parser.result();
-  answer.cancelled = generation.reason == StopReason::kCancelled;
+  answer.result = std::move(generated.result);
+  answer.cancelled = generated.cancelled;
   conversation_.messages.push_back(to_message(answer.result));
   return answer;
 }

@@ -2,6 +2,7 @@
 // splits the answer while it arrives.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "baltoro/engine.h"
 #include "baltoro/generate.h"
 #include "baltoro/session.h"
+#include "cli/answer.h"
 #include "cli/run_stats.h"
 
 namespace baltoro::cli {
@@ -36,8 +38,9 @@ class ChatSession {
                     const std::function<bool()>& cancelled);
 
  private:
-  // Brings the session to `ids`, from the longest prefix that is still there.
-  void read(const std::vector<TokenId>& ids);
+  // Brings the session to `ids`, from the longest prefix that is still there. Returns the number of
+  // tokens that were read.
+  std::int64_t read(const std::vector<TokenId>& ids);
 
   Engine& engine_;
   const Tokenizer& tokenizer_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/id_list.h"
@@ -25,9 +26,9 @@ struct CompareCommand {
   std::string dir;
   std::string first;
   std::string second;
-  std::string ids;
-  std::string file;
-  std::string text;
+  std::optional<std::string> ids;
+  std::optional<std::string> file;
+  std::optional<std::string> text;
   std::int64_t decode = 16;
   std::optional<float> latent_norm_eps;
   bool json = false;
@@ -35,7 +36,7 @@ struct CompareCommand {
 
 void apply(EngineOptions& options, std::string_view key, std::string_view value,
            const std::string& side) {
-  if (key == "isa") {
+  if (key == "isa" && !value.empty()) {
     options.isa = std::string(value);
   } else if (key == "activations" && (value == "bf16" || value == "f32")) {
     options.activations = value == "f32" ? Activations::kF32 : Activations::kBf16;
@@ -70,14 +71,14 @@ EngineOptions parse_side(const std::string& side) {
 }
 
 std::vector<TokenId> read_ids(const CompareCommand& command) {
-  const int sources = !command.ids.empty() + !command.file.empty() + !command.text.empty();
+  const int sources = command.ids.has_value() + command.file.has_value() + command.text.has_value();
   if (sources != 1) fail(ErrorCode::kUsage, "give one of --ids, --file and --text");
-  if (!command.ids.empty()) return parse_ids(command.ids, "--ids");
+  if (command.ids) return parse_ids(*command.ids, "--ids");
   const std::optional<Tokenizer> tokenizer = load_tokenizer(command.dir);
   if (!tokenizer) {
     fail(ErrorCode::kUsage, "{} has no tiktoken.model; give the input as --ids", command.dir);
   }
-  return tokenizer->encode(command.text.empty() ? read_text(command.file) : command.text);
+  return tokenizer->encode(command.text ? *command.text : read_text(*command.file));
 }
 
 std::string place(const OpDifference& d) {
@@ -147,6 +148,7 @@ ordered_json to_json(const CompareReport& report) {
 }
 
 int run(const CompareCommand& command) {
+  require_model_directory(command.dir, "compare");
   CompareInput input;
   input.dir = command.dir;
   input.first = parse_side(command.first);
@@ -177,13 +179,11 @@ Command add_compare(CLI::App& root) {
                   "cpu, reference, cpu:isa=avx2, cpu:activations=f32,threads=1")
       ->required();
   app->add_option("B", command->second, "The other one; ops see A's inputs on both")->required();
-  app->add_option("--ids", command->ids, "Input as token ids, 1,2,3");
-  app->add_option("--text", command->text, "Input as text");
-  app->add_option("--file", command->file, "Input from a text file, - is standard input");
-  app->add_option("--decode", command->decode, "Tokens to generate after the input")
-      ->capture_default_str();
-  app->add_option("--latent-norm-eps", command->latent_norm_eps,
-                  "Epsilon of the MLA latent norms, instead of the configuration's");
+  add_text(*app, "--ids", command->ids, "Input as token ids, 1,2,3");
+  add_text(*app, "--text", command->text, "Input as text");
+  add_text(*app, "--file", command->file, "Input from a text file, - is standard input");
+  add_number(*app, "--decode", command->decode, "Tokens to generate after the input");
+  add_latent_norm_eps(*app, command->latent_norm_eps);
   app->add_flag("--json", command->json, "Print one JSON document");
   app->footer(
       "Examples:\n"

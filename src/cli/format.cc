@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -28,6 +29,12 @@ std::string with_commas(std::uint64_t value) {
   }
   return digits;
 }
+
+std::string counted(std::uint64_t count, const char* noun) {
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
+double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
 
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

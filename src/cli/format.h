@@ -10,6 +10,12 @@ namespace baltoro::cli {
 // 1,560,860,324,864
 std::string with_commas(std::uint64_t value);
 
+// "1 tensor", "1,558 tensors"; `noun` takes an s.
+std::string counted(std::uint64_t count, const char* noun);
+
+// The double that prints as the float does: 0.7, not the 0.699999988 of its exact value.
+double shortest(float value);
+
 // "1.42 TiB", "27.0 KiB", "512 B".
 std::string human_bytes(std::uint64_t bytes);
 

@@ -2,11 +2,13 @@
 // hold.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/inspect_verify.h"
@@ -64,11 +66,15 @@ const char* gate_name(OutputGate gate) {
   return "?";
 }
 
+std::string layers_text(std::int64_t layers) {
+  return counted(static_cast<std::uint64_t>(layers), "layer");
+}
+
 std::string kda_line(const KdaConfig& kda, std::int64_t layers) {
   const std::string decay = kda.gate_lower_bound
                                 ? fmt::format("decay bounded by {:g}", *kda.gate_lower_bound)
                                 : std::string("softplus decay");
-  return fmt::format("{} layers, {} heads {}x{}, conv {}, {}{}, {}", layers, kda.num_heads,
+  return fmt::format("{}, {} heads {}x{}, conv {}, {}{}, {}", layers_text(layers), kda.num_heads,
                      kda.head_dim_k, kda.head_dim_v, kda.conv_width, decay,
                      kda.decay_per_head ? " a head" : "", gate_name(kda.output_gate));
 }
@@ -77,23 +83,23 @@ std::string mla_line(const MlaConfig& mla, std::int64_t layers) {
   const std::string position = mla.rope_theta ? fmt::format("rotated, theta {:g}", *mla.rope_theta)
                                               : std::string("no positions");
   if (mla.kind == MlaKind::kGqa) {
-    return fmt::format("{} layers, GQA, {} heads on {} of keys {} and values {}, {}", layers,
+    return fmt::format("{}, GQA, {} heads on {} of keys {} and values {}, {}", layers_text(layers),
                        mla.num_heads, mla.num_kv_heads, mla.qk_nope_dim, mla.v_head_dim,
                        gate_name(mla.output_gate));
   }
-  return fmt::format("{} layers, {}, {} heads {}+{} to {}, latent {}, query rank {}, {}, {}",
-                     layers, mla.kind == MlaKind::kMqa ? "native MQA" : "MLA", mla.num_heads,
-                     mla.qk_nope_dim, mla.qk_rope_dim, mla.v_head_dim, mla.kv_lora_rank,
-                     mla.q_lora_rank, position, gate_name(mla.output_gate));
+  return fmt::format("{}, {}, {} heads {}+{} to {}, latent {}, query rank {}, {}, {}",
+                     layers_text(layers), mla.kind == MlaKind::kMqa ? "native MQA" : "MLA",
+                     mla.num_heads, mla.qk_nope_dim, mla.qk_rope_dim, mla.v_head_dim,
+                     mla.kv_lora_rank, mla.q_lora_rank, position, gate_name(mla.output_gate));
 }
 
 std::string moe_line(const MoeConfig& moe, std::int64_t layers) {
   const std::string width = moe.latent_size > 0 ? fmt::format("latent {}{}", moe.latent_size,
                                                               moe.stable_norm ? " with norm" : "")
                                                 : std::string("full width");
-  return fmt::format("{} layers, {} of {} experts of {} in {}, {} shared, scale {:g}{}", layers,
-                     moe.experts_per_token, moe.num_experts, moe.expert_ffn_size, width,
-                     moe.num_shared_experts, moe.routed_scaling_factor,
+  return fmt::format("{}, {} of {} experts of {} in {}, {} shared, scale {:g}{}",
+                     layers_text(layers), moe.experts_per_token, moe.num_experts,
+                     moe.expert_ffn_size, width, moe.num_shared_experts, moe.routed_scaling_factor,
                      moe.router_reads_latent ? ", router reads the latent" : "");
 }
 
@@ -112,8 +118,8 @@ void print_architecture(const ModelConfig& config) {
   fmt::print("layers        {}\n", schedule(config));
   fmt::print("              K KDA, M MLA, small: dense FFN{}\n",
              config.attn_res_sublayers > 1 ? ", |: a block of Attention Residuals begins" : "");
-  fmt::print("widths        hidden {}, vocabulary {}, {} layers\n", config.hidden_size,
-             config.vocab_size, config.num_layers);
+  fmt::print("widths        hidden {}, vocabulary {}, {}\n", config.hidden_size, config.vocab_size,
+             layers_text(config.num_layers));
   const std::int64_t kda = config.num_layers_of(MixerKind::kKda);
   const std::int64_t mla = config.num_layers_of(MixerKind::kMla);
   const std::int64_t moe = config.num_layers_of(FfnKind::kMoe);
@@ -121,7 +127,8 @@ void print_architecture(const ModelConfig& config) {
   if (kda > 0) fmt::print("KDA           {}\n", kda_line(config.kda, kda));
   if (mla > 0) fmt::print("MLA           {}\n", mla_line(config.mla, mla));
   if (moe > 0) fmt::print("experts       {}\n", moe_line(config.moe, moe));
-  if (dense > 0) fmt::print("dense FFN     {} layers of {}\n", dense, config.intermediate_size);
+  if (dense > 0)
+    fmt::print("dense FFN     {} of {}\n", layers_text(dense), config.intermediate_size);
   fmt::print("between       {}; {}\n", attn_res_name(config), activation_name(config.activation));
   fmt::print("eps           norms {:g}, latent norms {:g}\n", config.rms_norm_eps,
              config.latent_norm_eps);
@@ -136,12 +143,17 @@ void print_sizes(const ModelConfig& config, const ModelStats& stats) {
   fmt::print("tensors       {}\n", count(stats.num_tensors));
   fmt::print("bytes         {} ({})\n", count(stats.total_bytes),
              human_bytes(static_cast<std::uint64_t>(stats.total_bytes)));
+  std::size_t width = 0;
+  for (int i = 0; i < kNumComponents; ++i) {
+    width = std::max(width, std::string_view(component_name(static_cast<Component>(i))).size());
+  }
   for (int i = 0; i < kNumComponents; ++i) {
     const auto component = static_cast<Component>(i);
     const ComponentStats& part = stats[component];
     if (part.num_tensors == 0) continue;
-    fmt::print("  {:<32}{:>7} tensors {:>19} B {:>19} parameters\n", component_name(component),
-               count(part.num_tensors), count(part.bytes), count(part.parameters));
+    fmt::print("  {:<{}}  {:>7} {:<7} {:>19} B {:>19} parameters\n", component_name(component),
+               width, count(part.num_tensors), part.num_tensors == 1 ? "tensor" : "tensors",
+               count(part.bytes), count(part.parameters));
   }
   fmt::print("decode        {} B of weights a token, {} of them experts\n",
              count(stats.active_bytes), count(stats.active_expert_bytes));
@@ -163,7 +175,7 @@ ordered_json to_json(const ModelConfig& config, const ModelStats& stats) {
           {"hidden_size", config.hidden_size},
           {"vocab_size", config.vocab_size},
           {"attn_res_sublayers", config.attn_res_sublayers},
-          {"latent_norm_eps", config.latent_norm_eps},
+          {"latent_norm_eps", shortest(config.latent_norm_eps)},
           {"tensors", stats.num_tensors},
           {"bytes", stats.total_bytes},
           {"text_parameters", stats.text_parameters},
@@ -209,16 +221,16 @@ int run(const InspectOptions& options) {
     print_architecture(config);
     print_sizes(config, stats);
     if (found) {
-      fmt::print("files         {} with {} tensors, {} B\n", found->num_files,
-                 with_commas(found->num_tensors), with_commas(found->bytes));
+      fmt::print("files         {} with {}, {} B\n", found->num_files,
+                 counted(found->num_tensors, "tensor"), with_commas(found->bytes));
     }
     std::fflush(stdout);
   }
   int status = kOk;
   if (options.verify) {
-    status =
-        verify_tensors(options.path, options.progress ? ProgressMode::kAlways : ProgressMode::kAuto,
-                       options.json ? &document : nullptr);
+    status = verify_model(config, options.path,
+                          options.progress ? ProgressMode::kAlways : ProgressMode::kAuto,
+                          options.json ? &document : nullptr);
   }
   if (options.json) print_json(document);
   return status;
@@ -231,9 +243,8 @@ Command add_inspect(CLI::App& root) {
   CLI::App* app = root.add_subcommand("inspect", "Architecture, sizes and state of a model");
   app->add_option("MODEL", options->path, "Model directory, or a config.json alone")->required();
   app->add_flag("--verify", options->verify,
-                "Read every tensor: NaN, bad scales, all-zero experts, checksums");
-  app->add_option("--latent-norm-eps", options->latent_norm_eps,
-                  "Epsilon of the MLA latent norms, instead of the configuration's");
+                "Read every tensor: missing ones, NaN, bad scales, all-zero experts, checksums");
+  add_latent_norm_eps(*app, options->latent_norm_eps);
   app->add_flag("--progress", options->progress,
                 "Show the progress bar though stderr is no terminal");
   app->add_flag("--json", options->json, "Print one JSON document");
@@ -242,7 +253,7 @@ Command add_inspect(CLI::App& root) {
       "  baltoro inspect models/story\n"
       "  baltoro inspect config.json --json\n"
       "  baltoro inspect models/story --verify\n"
-      "The exit status of --verify is 3 where a tensor is damaged.");
+      "The exit status of --verify is 3 where a tensor is damaged, missing or of another shape.");
   return {app, [options] { return run(*options); }};
 }
 

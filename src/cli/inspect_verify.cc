@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "baltoro/error.h"
 #include "cli/command.h"
+#include "cli/format.h"
 #include "io/checkpoint_files.h"
 #include "io/crc32.h"
 #include "io/verify.h"
+#include "io/weight_store.h"
+#include "model/loader.h"
 
 namespace baltoro::cli {
 namespace {
@@ -60,28 +64,49 @@ ordered_json to_json(const CheckpointFiles& files, const std::vector<TensorCheck
   return {{"bad", bad}, {"crc32", checksums}};
 }
 
-}  // namespace
+// Whether the files and the configuration are one model.
+struct Fit {
+  std::string fault;  // empty: they are
+  BindReport report;
+};
 
-int verify_tensors(const std::filesystem::path& dir, ProgressMode progress,
-                   ordered_json* document) {
-  const CheckpointFiles files(dir);
-  std::vector<TensorCheck> checks;
-  {
-    ProgressBar bar("Reading tensors", progress);
-    VerifyOptions options;
-    options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); };
-    checks = baltoro::verify_tensors(files, options);
+Fit check_fit(const ModelConfig& config, const std::filesystem::path& dir) {
+  Fit fit;
+  try {
+    WeightStore store(dir, {.mode = LoadMode::kMap});
+    fit.report = bind(config, store).report;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadModel) throw;
+    fit.fault = error.what();
   }
-  std::size_t num_bad = 0;
-  for (const TensorCheck& check : checks) num_bad += check.bad();
-  const int status = num_bad > 0 ? kBadModel : kOk;
-  const std::uint32_t crc = overall_checksum(files, checks);
-  if (document != nullptr) {
-    ordered_json verify = to_json(files, checks);
-    verify["checksum"] = fmt::format("{:08x}", crc);
-    (*document)["verify"] = std::move(verify);
-    return status;
+  return fit;
+}
+
+ordered_json holes_json(const CheckpointFiles& files) {
+  ordered_json holes = ordered_json::array();
+  for (const FileHole& hole : files.holes()) {
+    holes.push_back({{"file", files.files()[hole.file].path().filename().string()},
+                     {"offset", hole.hole.offset},
+                     {"bytes", hole.hole.bytes}});
   }
+  return holes;
+}
+
+void print_fit(const Fit& fit, const CheckpointFiles& files) {
+  if (!fit.fault.empty()) fmt::print("wrong         {}\n", fit.fault);
+  std::size_t listed = 0;
+  for (const std::string& name : fit.report.unused) {
+    if (++listed <= kMaxListed) fmt::print("unused        {}\n", name);
+  }
+  if (listed > kMaxListed) fmt::print("unused        and {} more\n", listed - kMaxListed);
+  for (const ordered_json& hole : holes_json(files)) {
+    fmt::print("hole          {} at {} of {}\n",
+               counted(hole["bytes"].get<std::uint64_t>(), "byte"),
+               hole["offset"].get<std::uint64_t>(), hole["file"].get<std::string>());
+  }
+}
+
+void print_damage(const CheckpointFiles& files, const std::vector<TensorCheck>& checks) {
   std::size_t listed = 0;
   for (const TensorCheck& check : checks) {
     if (!check.bad() || ++listed > kMaxListed) continue;
@@ -89,8 +114,39 @@ int verify_tensors(const std::filesystem::path& dir, ProgressMode progress,
     fmt::print("damaged       {} in {}: {}\n", tensor.name, files.file_name(tensor),
                describe(check));
   }
-  fmt::print("verify        {} tensors read, {} damaged, checksum {:08x}\n", checks.size(), num_bad,
-             crc);
+  if (listed > kMaxListed) fmt::print("damaged       and {} more\n", listed - kMaxListed);
+}
+
+}  // namespace
+
+int verify_model(const ModelConfig& config, const std::filesystem::path& dir, ProgressMode progress,
+                 ordered_json* document) {
+  const CheckpointFiles files(dir);
+  const Fit fit = check_fit(config, dir);
+  std::vector<TensorCheck> checks;
+  {
+    ProgressBar bar("Reading tensors", progress);
+    VerifyOptions options;
+    options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); };
+    checks = verify_tensors(files, options);
+  }
+  std::size_t num_bad = 0;
+  for (const TensorCheck& check : checks) num_bad += check.bad();
+  const int status = num_bad > 0 || !fit.fault.empty() ? kBadModel : kOk;
+  const std::uint32_t crc = overall_checksum(files, checks);
+  if (document != nullptr) {
+    ordered_json verify = to_json(files, checks);
+    verify["fault"] = fit.fault.empty() ? ordered_json() : ordered_json(fit.fault);
+    verify["unused"] = fit.report.unused;
+    verify["holes"] = holes_json(files);
+    verify["checksum"] = fmt::format("{:08x}", crc);
+    (*document)["verify"] = std::move(verify);
+    return status;
+  }
+  print_fit(fit, files);
+  print_damage(files, checks);
+  fmt::print("verify        {} read, {} damaged, checksum {:08x}\n",
+             counted(checks.size(), "tensor"), num_bad, crc);
   return status;
 }
 

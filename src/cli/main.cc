@@ -84,6 +84,24 @@ std::string describe_leftovers(const CLI::App& root) {
                      did_you_mean(first_word, names), help);
 }
 
+// An option that is given twice, or whose value is missing.
+std::string describe_mismatch(const CLI::App& root, const CLI::ArgumentMismatch& error) {
+  const std::string message = error.what();
+  const std::string name = message.substr(0, message.find(':'));
+  const auto chosen = root.get_subcommands();
+  const CLI::App& app = chosen.empty() ? root : *chosen.front();
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (option == nullptr) return message;
+  if (option->count() > 1) {
+    const std::string times =
+        option->count() == 2 ? "twice" : fmt::format("{} times", option->count());
+    return fmt::format("{} is given {}; keep one", name, times);
+  }
+  const bool is_number =
+      option->get_type_name().ends_with("INT") || option->get_type_name() == "FLOAT";
+  return fmt::format("{} needs a {} behind it", name, is_number ? "number" : "value");
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "A native engine for the Kimi K3 model family (Kimi Linear, Kimi K3).\n"
@@ -97,6 +115,8 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) command.app->allow_extras();
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ArgumentMismatch& error) {
+    return report(kUsage, describe_mismatch(app, error));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const std::string leftovers = describe_leftovers(app);
@@ -108,7 +128,9 @@ int run(int argc, char** argv) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     const int status = command.run();
-    if (std::fflush(stdout) != 0) return report(kFailed, "standard output cannot be written");
+    // An earlier flush may have failed already.
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (!written) return report(kFailed, "standard output cannot be written");
     return status;
   }
   fmt::print(stderr, "{}", app.help());

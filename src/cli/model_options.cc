@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "cli/arguments.h"
 #include "core/error.h"
 
 namespace baltoro::cli {
@@ -9,37 +10,53 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
+// Ids that the model cannot take would blame the prompt that holds them.
+void check_vocabulary(const std::string& dir, const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  if (tokenizer.vocab_size() <= vocab_size) return;
+  const std::filesystem::path path = dir;
+  fail(ErrorCode::kBadModel,
+       "{} and {} have {} ids, and the vocab_size of {} is {}; these files are of two models",
+       (path / "tiktoken.model").string(), (path / "tokenizer_config.json").string(),
+       tokenizer.vocab_size(), (path / "config.json").string(), vocab_size);
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
+  options.command = app.get_name();
   app.add_option("MODEL", options.dir,
                  "Directory with config.json, safetensors and tokenizer files")
       ->required();
   app.add_option("--device", options.device,
                  "cpu, cuda, cuda:N, or reference: scalar, double sums, slow")
       ->capture_default_str();
-  app.add_option("--activations", options.activations,
-                 "bf16 rounds where the released model does, f32 nowhere")
-      ->check(CLI::IsMember({"bf16", "f32"}))
-      ->capture_default_str();
-  app.add_option("--isa", options.isa,
-                 "scalar, avx2, avx512 or avx512bf16; default: the best here");
-  app.add_option("--load", options.load, "copy reads into memory, map uses the files, auto chooses")
-      ->check(CLI::IsMember({"auto", "copy", "map"}))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads,
-                 "Default: physical cores within the container's limit");
-  app.add_option("--latent-norm-eps", options.latent_norm_eps,
-                 "Epsilon of the MLA latent norms, instead of the configuration's");
+  add_choice(app, "--activations", options.activations, {"bf16", "f32"},
+             "bf16 rounds where the released model does, f32 nowhere");
+  add_choice(app, "--isa", options.isa, {"scalar", "avx2", "avx512", "avx512bf16"},
+             "Default: the best that runs here");
+  add_choice(app, "--load", options.load, {"auto", "copy", "map"},
+             "copy reads into memory, map uses the files, auto chooses");
+  add_number(app, "--threads", options.threads,
+             "0 is all physical cores within the container's limit",
+             {.min = 0, .max = kMaxThreads});
+  add_latent_norm_eps(app, options.latent_norm_eps);
   app.add_flag("--progress", options.progress, "Show progress bars though stderr is no terminal");
+}
+
+void require_model_directory(const std::string& dir, const std::string& command) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(dir, error);
+  if (!std::filesystem::exists(status)) {
+    fail(ErrorCode::kBadModel,
+         "{}: no such directory; give a checkpoint's directory (config.json, *.safetensors)", dir);
+  }
+  if (!std::filesystem::is_directory(status)) {
+    fail(ErrorCode::kBadModel, "{} is a file; {} needs the model's directory", dir, command);
+  }
 }
 
 EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
-  if (options.threads < 0 || options.threads > kMaxThreads) {
-    fail(ErrorCode::kUsage, "--threads is {}; it must be between 1 and {}, or 0 for all cores",
-         options.threads, kMaxThreads);
-  }
   engine.device = options.device;
   engine.activations = options.activations == "f32" ? Activations::kF32 : Activations::kBf16;
   engine.num_threads = options.threads;
@@ -57,8 +74,9 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir) {
   return Tokenizer::load(dir);
 }
 
-LoadedModel load_model(const ModelOptions& options) {
-  LoadedModel model;
+OpenModel open_model(const ModelOptions& options) {
+  require_model_directory(options.dir, options.command);
+  OpenModel model;
   const auto start = std::chrono::steady_clock::now();
   EngineOptions engine = engine_options(options);
   ProgressBar bar("Reading weights",
@@ -66,12 +84,15 @@ LoadedModel load_model(const ModelOptions& options) {
   engine.progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
   model.engine = Engine::load(options.dir, engine);
   model.tokenizer = load_tokenizer(options.dir);
+  if (model.tokenizer) {
+    check_vocabulary(options.dir, *model.tokenizer, model.engine->info().vocab_size);
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   model.load_seconds = seconds.count();
   return model;
 }
 
-const Tokenizer& LoadedModel::require_tokenizer(const char* what) const {
+const Tokenizer& OpenModel::require_tokenizer(const char* what) const {
   if (!tokenizer) {
     fail(ErrorCode::kUsage, "{} needs a tokenizer, and the model directory has no tiktoken.model",
          what);

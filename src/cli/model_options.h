@@ -15,6 +15,7 @@
 namespace baltoro::cli {
 
 struct ModelOptions {
+  std::string command;  // for messages
   std::string dir;
   std::string device = "cpu";
   std::string activations = "bf16";
@@ -25,7 +26,7 @@ struct ModelOptions {
   bool progress = false;
 };
 
-struct LoadedModel {
+struct OpenModel {
   std::shared_ptr<Engine> engine;
   std::optional<Tokenizer> tokenizer;  // absent where the directory has no tiktoken.model
   double load_seconds = 0;
@@ -37,11 +38,14 @@ struct LoadedModel {
 // Adds MODEL and the options to a command.
 void add_model_options(CLI::App& app, ModelOptions& options);
 
-// Throws Error{kUsage} for values out of range.
 EngineOptions engine_options(const ModelOptions& options);
 
-// Reads tokenizer and weights, with a progress bar.
-LoadedModel load_model(const ModelOptions& options);
+// Throws Error{kBadModel} where `dir` is no directory; `command` needs it.
+void require_model_directory(const std::string& dir, const std::string& command);
+
+// Reads tokenizer and weights, with a progress bar. Throws as Engine::load and Tokenizer::load, and
+// Error{kBadModel} where the tokenizer has ids that the model has not.
+OpenModel open_model(const ModelOptions& options);
 // Absent where the directory has no tiktoken.model.
 std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir);
 

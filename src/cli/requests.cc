@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "baltoro/chat.h"
+#include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/suggest.h"
 #include "core/error.h"
 #include "io/json_file.h"
 
@@ -20,24 +24,67 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kDefaultMaxTokens = 512;
 
+const std::vector<std::string> kPromptKeys = {
+    "prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"};
+const std::vector<std::string> kChatKeys = {"messages",
+                                            "tools",
+                                            "thinking",
+                                            "thinking_effort",
+                                            "tool_choice",
+                                            "response_format",
+                                            "add_generation_prompt"};
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+// A key that nothing reads would be a wish that silently fails.
+void check_keys(const json& request) {
+  std::vector<std::string> known = kPromptKeys;
+  known.insert(known.end(), kChatKeys.begin(), kChatKeys.end());
+  for (const auto& item : request.items()) {
+    const std::string& key = item.key();
+    if (!contains(known, key)) {
+      const std::string best = nearest(key, known);
+      fail(ErrorCode::kUsage, "the key \"{}\" is unknown{}", key,
+           best.empty() ? "; leave it out" : fmt::format("; did you mean \"{}\"?", best));
+    }
+    if (contains(kChatKeys, key) && !request.contains("messages")) {
+      fail(ErrorCode::kUsage, "the key \"{}\" has no effect without \"messages\"; leave it out",
+           key);
+    }
+  }
+}
+
+template <typename T>
+bool fits(const json& value) {
+  if constexpr (std::is_same_v<T, std::uint64_t>) {
+    return value.is_number_unsigned();
+  } else if constexpr (std::is_integral_v<T>) {
+    return value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
+                                      : value.is_number_integer();
+  } else {
+    return value.is_number();
+  }
+}
+
 template <typename T>
 void take(const json& request, const char* key, const char* type, std::optional<T>& value) {
   const auto it = request.find(key);
   if (it == request.end() || it->is_null()) return;
-  const bool fits = std::is_integral_v<T> ? it->is_number_integer() : it->is_number();
-  if (!fits) fail(ErrorCode::kUsage, "{} is {}; it must be {}", key, it->dump(), type);
+  if (!fits<T>(*it)) fail(ErrorCode::kUsage, "{} is {}; it must be {}", key, it->dump(), type);
   value = it->get<T>();
 }
 
 // The flags with what the request says itself.
 SamplingOptions sampling_of(const json& request, SamplingOptions options) {
   take(request, "temperature", "a number", options.temperature);
-  take(request, "top_k", "an integer", options.top_k);
+  take(request, "top_k", "an integer of at most 64 bits", options.top_k);
   take(request, "top_p", "a number", options.top_p);
   take(request, "min_p", "a number", options.min_p);
-  take(request, "max_tokens", "an integer", options.max_tokens);
+  take(request, "max_tokens", "an integer of at most 64 bits", options.max_tokens);
   std::optional<std::uint64_t> seed;
-  take(request, "seed", "an integer", seed);
+  take(request, "seed", "an integer from 0 to 18446744073709551615", seed);
   options.seed = seed.value_or(options.seed);
   if (const auto it = request.find("stop"); it != request.end() && !it->is_null()) {
     options.stop.clear();
@@ -51,7 +98,7 @@ SamplingOptions sampling_of(const json& request, SamplingOptions options) {
 
 class Answerer {
  public:
-  Answerer(const LoadedModel& model, const std::string& dir, const SamplingOptions& flags)
+  Answerer(const OpenModel& model, const std::string& dir, const SamplingOptions& flags)
       : model_(model),
         tokenizer_(model.require_tokenizer("--jsonl")),
         dir_(dir),
@@ -77,6 +124,7 @@ class Answerer {
 
  private:
   void respond(const json& request, std::string_view line, ordered_json& out) {
+    check_keys(request);
     const bool has_messages = request.contains("messages");
     if (has_messages == request.contains("prompt")) {
       fail(ErrorCode::kUsage, "a request has either \"prompt\" or \"messages\"");
@@ -115,28 +163,22 @@ class Answerer {
     if (!format_) format_.emplace(ChatFormat::load(tokenizer_, dir_));
     const std::vector<TokenId> ids = format_->render(conversation);
     for (TokenId id : format_->stop_ids()) options.stop_ids.push_back(id);
-    ChatParser parser = format_->parser(conversation);
     Session session = model_.engine->new_session();
     session.prefill(ids);
-    const Generation generation =
-        generate(session, &tokenizer_, options, [&](const GeneratedToken& token) {
-          parser.feed(token.choice.token);
-          return true;
-        });
-    parser.finish(generation.reason != StopReason::kMaxTokens);
-    const ChatResult& result = parser.result();
-    out["text"] = result.content;
-    out["reasoning"] = result.reasoning;
+    const Answer answer =
+        generate_answer(session, tokenizer_, format_->parser(conversation), options);
+    out["text"] = answer.result.content;
+    out["reasoning"] = answer.result.reasoning;
     out["tool_calls"] = ordered_json::array();
-    for (const ToolCall& call : result.tool_calls) {
+    for (const ToolCall& call : answer.result.tool_calls) {
       out["tool_calls"].push_back({{"name", call.name}, {"arguments", call.arguments}});
     }
-    out["finish_reason"] = to_string(result.finish_reason);
+    out["finish_reason"] = to_string(answer.result.finish_reason);
     out["prompt_tokens"] = ids.size();
-    out["completion_tokens"] = generation.ids.size();
+    out["completion_tokens"] = answer.num_tokens;
   }
 
-  const LoadedModel& model_;
+  const OpenModel& model_;
   const Tokenizer& tokenizer_;
   std::string dir_;
   SamplingOptions flags_;
@@ -146,7 +188,7 @@ class Answerer {
 
 }  // namespace
 
-int answer_requests(const LoadedModel& model, const std::string& model_dir, const std::string& path,
+int answer_requests(const OpenModel& model, const std::string& model_dir, const std::string& path,
                     const SamplingOptions& flags) {
   const std::string text = read_text(path);
   Answerer answerer(model, model_dir, flags);

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/id_list.h"
@@ -26,10 +28,10 @@ constexpr std::int64_t kDefaultMaxTokens = 256;
 struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
-  std::string prompt;
-  std::string file;
-  std::string ids;
-  std::string requests;
+  std::optional<std::string> prompt;
+  std::optional<std::string> file;
+  std::optional<std::string> ids;
+  std::optional<std::string> requests;
   bool control = false;
   bool stats = false;
   bool json = false;
@@ -40,17 +42,13 @@ struct Prompt {
   bool as_ids = false;  // given as ids, so the answer is printed as ids
 };
 
-Prompt read_prompt(const RunOptions& options, const LoadedModel& model) {
-  const int sources = !options.prompt.empty() + !options.file.empty() + !options.ids.empty();
-  if (sources > 1) {
-    fail(ErrorCode::kUsage, "give one of PROMPT, --file and --ids, not {}", sources);
-  }
-  if (!options.ids.empty()) return {parse_ids(options.ids, "--ids"), true};
-  std::string text = options.prompt;
-  if (sources == 0 && isatty(STDIN_FILENO) != 0) {
+Prompt read_prompt(const RunOptions& options, const OpenModel& model) {
+  if (options.ids) return {parse_ids(*options.ids, "--ids"), true};
+  const bool from_stdin = !options.prompt && !options.file;
+  if (from_stdin && isatty(STDIN_FILENO) != 0) {
     fail(ErrorCode::kUsage, "no prompt: give PROMPT, --file, --ids or text on standard input");
   }
-  if (sources == 0 || !options.file.empty()) text = read_text(sources == 0 ? "-" : options.file);
+  const std::string text = options.prompt ? *options.prompt : read_text(options.file.value_or("-"));
   const Tokenizer& tokenizer = model.require_tokenizer("a text prompt");
   return {options.control ? tokenizer.encode_control(text) : tokenizer.encode(text), false};
 }
@@ -106,7 +104,7 @@ std::string_view finish_reason(StopReason reason) {
   return reason == StopReason::kMaxTokens ? "length" : "stop";
 }
 
-int run_prompt(const RunOptions& options, const LoadedModel& model) {
+int run_prompt(const RunOptions& options, const OpenModel& model) {
   const Prompt prompt = read_prompt(options, model);
   if (prompt.ids.empty()) {
     fail(ErrorCode::kUsage, "the prompt is empty; give at least one token");
@@ -124,6 +122,7 @@ int run_prompt(const RunOptions& options, const LoadedModel& model) {
   Stopwatch watch;
   session.prefill(prompt.ids);
   stats.prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
+  stats.first_position = session.position();
   stats.prefill_seconds = watch.lap();
 
   Printer printer(options, prompt.as_ids, tokenizer);
@@ -152,13 +151,27 @@ int run_prompt(const RunOptions& options, const LoadedModel& model) {
   return kOk;
 }
 
-int run(const RunOptions& options) {
-  const LoadedModel model = load_model(options.model);
-  if (options.requests.empty()) return run_prompt(options, model);
-  if (!options.prompt.empty() || !options.file.empty() || !options.ids.empty()) {
+void check_combination(const RunOptions& options) {
+  const int sources =
+      options.prompt.has_value() + options.file.has_value() + options.ids.has_value();
+  const bool requests = options.requests.has_value();
+  if (requests && sources > 0) {
     fail(ErrorCode::kUsage, "--jsonl has the prompts in its file; give no other prompt");
   }
-  return answer_requests(model, options.model.dir, options.requests, options.sampling);
+  if (sources > 1) {
+    fail(ErrorCode::kUsage, "give one of PROMPT, --file and --ids, not {}", sources);
+  }
+  refuse_together(options.control, "--control", requests, "--jsonl");
+  refuse_together(options.stats, "--stats", requests, "--jsonl");
+  refuse_together(options.sampling.logprobs > 0, "--logprobs", requests, "--jsonl");
+  refuse_together(options.control, "--control", options.ids.has_value(), "--ids");
+}
+
+int run(const RunOptions& options) {
+  check_combination(options);
+  const OpenModel model = open_model(options.model);
+  if (!options.requests) return run_prompt(options, model);
+  return answer_requests(model, options.model.dir, *options.requests, options.sampling);
 }
 
 }  // namespace
@@ -167,14 +180,13 @@ Command add_run(CLI::App& root) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* app = root.add_subcommand("run", "Continue a prompt, or answer a file of requests");
   add_model_options(*app, options->model);
-  app->add_option("PROMPT", options->prompt, "Text to continue; default: standard input");
-  app->add_option("--file", options->file, "Read the prompt from a file, - is standard input");
-  app->add_option("--ids", options->ids, "Token ids as prompt, 1,2,3; the answer is ids, too");
+  add_text(*app, "PROMPT", options->prompt, "Text to continue; default: standard input");
+  add_text(*app, "--file", options->file, "Read the prompt from a file, - is standard input");
+  add_text(*app, "--ids", options->ids, "Token ids as prompt, 1,2,3; the answer is ids, too");
   app->add_flag("--control", options->control,
                 "Special strings in the prompt become their ids, such as [EOS]");
-  app->add_option(
-      "--jsonl", options->requests,
-      "Answer the requests of a file, one JSON object a line; greedy unless told otherwise");
+  add_text(*app, "--jsonl", options->requests,
+           "Answer the requests of a file, one JSON object a line; greedy unless told otherwise");
   app->add_flag("--stats", options->stats, "Speed, bytes and what sampling applied, on stderr");
   app->add_flag("--json", options->json, "Print one JSON document instead of text");
   add_sampling_options(*app, options->sampling);
@@ -185,8 +197,9 @@ Command add_run(CLI::App& root) {
       "  echo \"It was a dark night\" | baltoro run models/story --stop \".\"\n"
       "  baltoro run models/story --ids 17,25,3 -n 8 --temperature 0 --logprobs 3\n"
       "  baltoro run models/story --jsonl requests.jsonl > answers.jsonl\n"
-      "A request is {\"prompt\": TEXT} or {\"messages\": [...]} with the optional keys id, tools,\n"
-      "thinking, thinking_effort, max_tokens, temperature, top_k, top_p, min_p, seed and stop.");
+      "A request is {\"prompt\": TEXT} or {\"messages\": [...]}, with the optional keys id,\n"
+      "max_tokens, temperature, top_k, top_p, min_p, seed and stop, and for messages also tools,\n"
+      "thinking, thinking_effort, tool_choice, response_format and add_generation_prompt.");
   return {app, [options] { return run(*options); }};
 }
 

@@ -26,7 +26,7 @@ Derived derive(const RunStats& stats, const Engine& engine) {
   // The first token comes from the prompt's logits.
   const auto steps = static_cast<double>(stats.generated_tokens - 1);
   if (steps > 0 && stats.decode_seconds > 0) out.decode_rate = steps / stats.decode_seconds;
-  const double mean_position = static_cast<double>(stats.prompt_tokens) + steps / 2;
+  const double mean_position = static_cast<double>(stats.first_position) + steps / 2;
   out.bytes_per_token = static_cast<double>(info.decode_weight_bytes) +
                         2.0 * static_cast<double>(info.state_bytes) +
                         mean_position * static_cast<double>(info.cache_bytes_per_token);

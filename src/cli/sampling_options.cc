@@ -3,25 +3,29 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/arguments.h"
+#include "cli/format.h"
+
 namespace baltoro::cli {
 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   const char* const group = "Sampling";
-  app.add_option("-n,--max-tokens", options.max_tokens, "Tokens to generate at most")->group(group);
-  app.add_option("--temperature", options.temperature, "0 is greedy")->group(group);
-  app.add_option("--top-k", options.top_k, "Keep the K most likely tokens; 0 is off")->group(group);
-  app.add_option("--top-p", options.top_p, "Keep the smallest set with this probability; 1 is off")
+  add_number(app, "-n,--max-tokens", options.max_tokens,
+             "Tokens to generate at most; default: the model's")
       ->group(group);
-  app.add_option("--min-p", options.min_p,
-                 "Drop tokens below this share of the largest probability; 0 is off")
+  add_number(app, "--temperature", options.temperature, "0 is greedy")->group(group);
+  add_number(app, "--top-k", options.top_k, "Keep the K most likely tokens; 0 is off")
       ->group(group);
-  app.add_option("--seed", options.seed, "The same seed gives the same text")
-      ->group(group)
-      ->capture_default_str();
+  add_number(app, "--top-p", options.top_p, "Keep the smallest set with this probability; 1 is off")
+      ->group(group);
+  add_number(app, "--min-p", options.min_p,
+             "Drop tokens below this share of the largest probability; 0 is off")
+      ->group(group);
+  add_number(app, "--seed", options.seed, "The same seed gives the same text")->group(group);
   app.add_option("--stop", options.stop, "Text that ends the answer; may be repeated")
       ->group(group)
       ->allow_extra_args(false);
-  app.add_option("--logprobs", options.logprobs, "Report this many likely tokens at each step")
+  add_number(app, "--logprobs", options.logprobs, "Report this many likely tokens at each step")
       ->group(group);
   app.add_flag("--ignore-stop-ids", options.ignore_stop_ids,
                "Go on after the model's end-of-text tokens")
@@ -67,10 +71,10 @@ std::string describe(const GenerateOptions& options) {
 
 nlohmann::ordered_json to_json(const GenerateOptions& options) {
   const SamplingParams& s = options.sampling;
-  return {{"temperature", s.temperature},
+  return {{"temperature", shortest(s.temperature)},
           {"top_k", s.top_k},
-          {"top_p", s.top_p},
-          {"min_p", s.min_p},
+          {"top_p", shortest(s.top_p)},
+          {"min_p", shortest(s.min_p)},
           {"seed", s.seed},
           {"max_tokens", options.max_tokens},
           {"stop_ids", options.stop_ids},

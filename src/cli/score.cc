@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/id_list.h"
@@ -103,7 +104,7 @@ Documents split(const std::vector<TokenId>& ids, const Tokenizer* tokenizer,
   return out;
 }
 
-std::optional<TokenId> separator_id(const ScoreCommand& command, const LoadedModel& model) {
+std::optional<TokenId> separator_id(const ScoreCommand& command, const OpenModel& model) {
   if (command.separator.empty()) return std::nullopt;
   const std::optional<TokenId> id =
       model.require_tokenizer("--separator").special_id(command.separator);
@@ -128,12 +129,13 @@ ordered_json to_json(const FileScore& file) {
 std::string line(const FileScore& file) {
   const std::string bits =
       file.bytes > 0 ? fmt::format("{:.4f} bits/byte", file.bits_per_byte()) : std::string("-");
-  return fmt::format("{}: {} documents, {} tokens, {:.4f} nats/token, {}\n", file.name,
-                     file.documents, file.score.predicted, file.nats_per_token(), bits);
+  return fmt::format("{}: {}, {}, {:.4f} nats/token, {}\n", file.name,
+                     counted(file.documents, "document"),
+                     counted(static_cast<std::uint64_t>(file.score.predicted), "token"),
+                     file.nats_per_token(), bits);
 }
 
-FileScore score_file(const ScoreCommand& command, const std::string& path,
-                     const LoadedModel& model) {
+FileScore score_file(const ScoreCommand& command, const std::string& path, const OpenModel& model) {
   const std::optional<TokenId> separator = separator_id(command, model);
   if (command.format == "text") model.require_tokenizer("a text file");
   const Tokenizer* tokenizer = model.tokenizer ? &*model.tokenizer : nullptr;
@@ -159,7 +161,7 @@ FileScore score_file(const ScoreCommand& command, const std::string& path,
 }
 
 int run(const ScoreCommand& command) {
-  const LoadedModel model = load_model(command.model);
+  const OpenModel model = open_model(command.model);
   std::vector<FileScore> files;
   FileScore total{.name = "total", .score = {}, .bytes = 0, .documents = 0};
   for (const std::string& path : command.files) {
@@ -187,16 +189,15 @@ Command add_score(CLI::App& root) {
       root.add_subcommand("score", "Loss of a model on files: nats/token and bits/byte");
   add_model_options(*app, command->model);
   app->add_option("FILE", command->files, "Text or ids; - is standard input")->required();
-  app->add_option("--format", command->format, "text, ids (numbers) or u16 (16-bit little endian)")
-      ->check(CLI::IsMember({"text", "ids", "u16"}))
-      ->capture_default_str();
+  add_choice(*app, "--format", command->format, {"text", "ids", "u16"},
+             "text, ids (numbers) or u16 (16-bit little endian)");
   app->add_option("--separator", command->separator,
                   "Special token that ends a document; nothing is read across it");
-  app->add_option("--context", command->context, "Tokens that one window reads")
-      ->capture_default_str();
-  app->add_option("--stride", command->stride,
-                  "Distance between windows; default: half the context. Each prediction after the\n"
-                  "first window has at least context - stride tokens before it");
+  add_number(*app, "--context", command->context, "Tokens that one window reads", {.min = 1});
+  add_number(*app, "--stride", command->stride,
+             "Distance between windows; default: half the context. Each prediction after the\n"
+             "first window has at least context - stride tokens before it",
+             {.min = 1});
   app->add_flag("--json", command->json, "Print one JSON document");
   app->footer(
       "Examples:\n"

@@ -4,6 +4,11 @@
 #include <vector>
 
 namespace baltoro::cli {
+namespace {
+
+constexpr std::size_t kMinPrefix = 3;
+
+}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
@@ -24,7 +29,15 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  // A longer word that begins with a candidate is that one with something behind it.
   std::string best;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() >= kMinPrefix && candidate.size() > best.size() &&
+        word.starts_with(candidate)) {
+      best = candidate;
+    }
+  }
+  if (!best.empty()) return best;
   int best_distance = std::max(2, static_cast<int>(word.size()) / 3) + 1;
   for (const std::string& candidate : candidates) {
     const int distance = edit_distance(word, candidate);

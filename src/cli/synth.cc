@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/progress.h"
@@ -39,8 +40,8 @@ int run(const SynthCommand& command) {
                 {"bytes", report.bytes},
                 {"tokenizer", report.has_tokenizer}});
   } else {
-    fmt::print("{}: {} tensors, {} B{}\n", command.out,
-               with_commas(static_cast<std::uint64_t>(report.num_tensors)),
+    fmt::print("{}: {}, {} B{}\n", command.out,
+               counted(static_cast<std::uint64_t>(report.num_tensors), "tensor"),
                with_commas(report.bytes),
                report.has_tokenizer ? ", with a tokenizer"
                                     : "; the vocabulary is too small for a tokenizer");
@@ -57,10 +58,8 @@ Command add_synth(CLI::App& root) {
       ->required();
   app->add_option("OUT_DIR", command->out, "Directory to write; made where it is missing")
       ->required();
-  app->add_option("--seed", command->seed, "The same seed gives the same bytes")
-      ->capture_default_str();
-  app->add_option("--shards", command->shards, "Number of safetensors files")
-      ->capture_default_str();
+  add_number(*app, "--seed", command->seed, "The same seed gives the same bytes");
+  add_number(*app, "--shards", command->shards, "Number of safetensors files", {.min = 1});
   app->add_flag("--progress", command->progress,
                 "Show the progress bar though stderr is no terminal");
   app->add_flag("--json", command->json, "Print one JSON document");

@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "baltoro/tokenizer.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/id_list.h"
@@ -19,9 +21,9 @@ using nlohmann::ordered_json;
 
 struct TokenizeOptions {
   std::string dir;
-  std::string text;
-  std::string file;
-  std::string decode;
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+  std::optional<std::string> decode;
   bool control = false;
   bool ids_only = false;
   bool json = false;
@@ -46,7 +48,7 @@ ordered_json pieces_json(const Tokenizer& tokenizer, const std::vector<TokenId>&
 }
 
 int decode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
-  const std::vector<TokenId> ids = parse_ids(options.decode, "--decode");
+  const std::vector<TokenId> ids = parse_ids(*options.decode, "--decode");
   const std::string text = tokenizer.decode(ids);
   if (options.json) {
     print_json({{"ids", ids}, {"text", text}, {"pieces", pieces_json(tokenizer, ids)}});
@@ -57,16 +59,10 @@ int decode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
 }
 
 int encode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
-  if (!options.text.empty() && !options.file.empty()) {
-    fail(ErrorCode::kUsage, "give TEXT or --file, not both");
+  if (!options.text && !options.file && isatty(STDIN_FILENO) != 0) {
+    fail(ErrorCode::kUsage, "no text: give TEXT, --file, --decode or text on standard input");
   }
-  std::string text = options.text;
-  if (text.empty()) {
-    if (options.file.empty() && isatty(STDIN_FILENO) != 0) {
-      fail(ErrorCode::kUsage, "no text: give TEXT, --file, --decode or text on standard input");
-    }
-    text = read_text(options.file.empty() ? "-" : options.file);
-  }
+  const std::string text = options.text ? *options.text : read_text(options.file.value_or("-"));
   const std::vector<TokenId> ids =
       options.control ? tokenizer.encode_control(text) : tokenizer.encode(text);
   if (options.json) {
@@ -76,14 +72,25 @@ int encode(const TokenizeOptions& options, const Tokenizer& tokenizer) {
     fmt::print("\n");
   } else {
     for (TokenId id : ids) fmt::print("{:>7}  {}\n", id, quoted(tokenizer.token_bytes(id)));
-    fmt::print(stderr, "{} tokens, {} bytes\n", ids.size(), text.size());
+    fmt::print(stderr, "{}, {}\n", counted(ids.size(), "token"), counted(text.size(), "byte"));
   }
   return kOk;
 }
 
+void check_combination(const TokenizeOptions& options) {
+  const bool decodes = options.decode.has_value();
+  refuse_together(options.text.has_value(), "TEXT", options.file.has_value(), "--file");
+  refuse_together(options.text.has_value(), "TEXT", decodes, "--decode");
+  refuse_together(options.file.has_value(), "--file", decodes, "--decode");
+  refuse_together(options.control, "--control", decodes, "--decode");
+  refuse_together(options.ids_only, "--ids", decodes, "--decode");
+  refuse_together(options.ids_only, "--ids", options.json, "--json");
+}
+
 int run(const TokenizeOptions& options) {
+  check_combination(options);
   const Tokenizer tokenizer = Tokenizer::load(options.dir);
-  return options.decode.empty() ? encode(options, tokenizer) : decode(options, tokenizer);
+  return options.decode ? decode(options, tokenizer) : encode(options, tokenizer);
 }
 
 }  // namespace
@@ -93,9 +100,9 @@ Command add_tokenize(CLI::App& root) {
   CLI::App* app = root.add_subcommand("tokenize", "Show how a text becomes tokens, or ids a text");
   app->add_option("MODEL", options->dir, "Directory with tiktoken.model and tokenizer_config.json")
       ->required();
-  app->add_option("TEXT", options->text, "Text to encode; default: standard input");
-  app->add_option("--file", options->file, "Read the text from a file, - is standard input");
-  app->add_option("--decode", options->decode, "Ids to turn into text, 1,2,3");
+  add_text(*app, "TEXT", options->text, "Text to encode; default: standard input");
+  add_text(*app, "--file", options->file, "Read the text from a file, - is standard input");
+  add_text(*app, "--decode", options->decode, "Ids to turn into text, 1,2,3");
   app->add_flag("--control", options->control,
                 "Special strings become their ids; otherwise they are text like any other");
   app->add_flag("--ids", options->ids_only, "Print the ids alone, on one line");

@@ -177,12 +177,12 @@ TokenId Sampler::draw(std::span<const float> logits, float max, std::uint64_t st
 Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
   const Scan top = scan(logits, banned_);
   Choice choice{.token = top.best, .logprob = 0, .top = {}};
-  if (std::isinf(top.max)) return choice;  // +infinity: probability 1
-
-  if (params_.temperature > 0) choice.token = draw(logits, top.max, step);
+  const bool certain = std::isinf(top.max);  // +infinity: probability 1, and 0 for the others
+  if (params_.temperature > 0 && !certain) choice.token = draw(logits, top.max, step);
   const auto max = static_cast<double>(top.max);
-  const double norm = log_sum_exp(logits, banned_, max);
+  const double norm = certain ? 0 : log_sum_exp(logits, banned_, max);
   const auto logprob = [&](TokenId token) {
+    if (certain) return token == top.best ? 0.0f : -top.max;
     return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(token)]) - max -
                               norm);
   };

@@ -1,10 +1,10 @@
 #include "io/checkpoint_files.h"
 
 #include <algorithm>
-#include <span>
 
 #include "core/error.h"
 #include "io/json_file.h"
+#include "io/listing.h"
 
 namespace baltoro {
 namespace {
@@ -14,12 +14,8 @@ constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 constexpr std::size_t kMaxListed = 20;
 
-// "a, b and 7 more".
-std::string list_names(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(names.size(), kMaxListed);
-  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
-  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
-  return text;
+std::string listed(const std::vector<std::string>& names) {
+  return list_names(names, names.size(), kMaxListed);
 }
 
 // The events of an index: half a million entries for K3, so no document is built.
@@ -87,8 +83,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fail(ErrorCode::kBadModel, "{}: {}: not valid JSON ({})", where_,
-         text_position(text_, byte > 0 ? byte - 1 : 0), error.what());
+    fail(ErrorCode::kBadModel, "{}: {}", where_, json_fault(text_, byte, error.what()));
   }
 
  private:
@@ -127,7 +122,13 @@ std::filesystem::path single_file(const std::filesystem::path& dir) {
     if (entry.path().extension() == ".safetensors") found.push_back(entry.path());
   }
   if (found.size() == 1) return found.front();
-  fail(ErrorCode::kIo, "{}: {} .safetensors files and no {}; expected an index or exactly one file",
+  if (found.empty()) {
+    fail(ErrorCode::kBadModel, "{}: no .safetensors file; fetch the checkpoint's weights",
+         dir.string());
+  }
+  fail(ErrorCode::kBadModel,
+       "{}: {} .safetensors files and no {}; expected an index or exactly one file; fetch the "
+       "checkpoint's index",
        dir.string(), found.size(), kIndexName);
 }
 
@@ -144,7 +145,9 @@ SafetensorsIndex parse_safetensors_index(std::string_view json, const std::strin
 
 CheckpointFiles::CheckpointFiles(const std::filesystem::path& path) : path_(path) {
   if (!std::filesystem::exists(path)) {
-    fail(ErrorCode::kIo, "{}: no such file or directory", path.string());
+    fail(ErrorCode::kBadModel,
+         "{}: no such directory; give a checkpoint's directory (config.json, *.safetensors)",
+         path.string());
   }
   if (!std::filesystem::is_directory(path)) {
     add_file(path);
@@ -166,8 +169,9 @@ CheckpointFiles::CheckpointFiles(const std::filesystem::path& path) : path_(path
   }
   if (!missing.empty()) {
     std::sort(missing.begin(), missing.end());
-    fail(ErrorCode::kIo, "{}: {} of {} shards are missing: {}", where, missing.size(),
-         index.files.size(), list_names(missing));
+    fail(ErrorCode::kBadModel, "{}: {} of {} shards {} missing: {}; fetch {} again", where,
+         missing.size(), index.files.size(), missing.size() == 1 ? "is" : "are", listed(missing),
+         missing.size() == 1 ? "it" : "them");
   }
   tensors_.reserve(index.file_of_tensor.size());
   for (const std::string& file : index.files) add_file(path / file);
@@ -215,12 +219,14 @@ void CheckpointFiles::check_against(const SafetensorsIndex& index, const std::st
   }
   std::sort(missing.begin(), missing.end());
   if (!missing.empty()) {
-    fail(ErrorCode::kBadModel, "{}: {} tensors of the index stand in none of its files: {}", where,
-         missing.size(), list_names(missing));
+    fail(ErrorCode::kBadModel, "{}: {} in none of its files: {}", where,
+         counted(missing.size(), "tensor of the index stands", "tensors of the index stand"),
+         listed(missing));
   }
   if (!unlisted.empty()) {
-    fail(ErrorCode::kBadModel, "{}: {} tensors of the files are not in the index: {}", where,
-         unlisted.size(), list_names(unlisted));
+    fail(ErrorCode::kBadModel, "{}: {} not in the index: {}", where,
+         counted(unlisted.size(), "tensor of the files is", "tensors of the files are"),
+         listed(unlisted));
   }
   if (index.declared_bytes != 0 && index.declared_bytes != total_bytes_) {
     fail(ErrorCode::kBadModel, "{}: metadata.total_size is {}, but the tensors have {} bytes",

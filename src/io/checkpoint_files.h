@@ -14,6 +14,11 @@
 
 namespace baltoro {
 
+// True for the vision tower and its projector, which a text model skips.
+constexpr bool is_vision_tensor(std::string_view name) {
+  return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
+}
+
 // The weight_map of an index: tensor name -> file name. `declared_bytes` is metadata.total_size, 0
 // where absent.
 struct SafetensorsIndex {
@@ -34,8 +39,9 @@ struct FileHole {
 // Immutable after construction; find() and the files' read() may be used by many threads.
 class CheckpointFiles {
  public:
-  // `path` is a directory or one .safetensors file. Throws Error{kIo} when files are missing (all
-  // of them named), Error{kBadModel} when headers, index and files do not agree.
+  // `path` is a directory or one .safetensors file. Throws Error{kBadModel} when files are missing
+  // (the first 20 named) and when headers, index and files do not agree, Error{kIo} when a file
+  // cannot be read.
   explicit CheckpointFiles(const std::filesystem::path& path);
 
   const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }

@@ -13,6 +13,26 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxDepth = 64;
+// A reason quotes what was read, which may be long.
+constexpr std::size_t kMaxReason = 120;
+
+// What is left of "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error
+// while parsing value - unexpected end of input" behind the parser's names and its own position.
+std::string reason_of(std::string_view what) {
+  if (const std::size_t id = what.find("] "); what.starts_with('[') && id < what.size()) {
+    what.remove_prefix(id + 2);
+  }
+  if (const std::size_t colon = what.find(": ");
+      what.starts_with("parse error") && colon < what.size()) {
+    what.remove_prefix(colon + 2);
+  }
+  if (const std::size_t dash = what.find(" - ");
+      what.starts_with("syntax error") && dash < what.size()) {
+    what.remove_prefix(dash + 3);
+  }
+  if (what.size() <= kMaxReason) return std::string(what);
+  return std::string(what.substr(0, kMaxReason)) + "...";
+}
 
 // Watches the parser's events: one set of seen keys for each open object, an empty one for an
 // array.
@@ -76,16 +96,18 @@ std::string text_position(std::string_view text, std::size_t byte) {
   return fmt::format("line {}, column {}", line, column);
 }
 
+std::string json_fault(std::string_view text, std::size_t byte, std::string_view what) {
+  return fmt::format("{}: not valid JSON: {}", text_position(text, byte > 0 ? byte - 1 : 0),
+                     reason_of(what));
+}
+
 json parse_json(std::string_view text, const std::string& where) {
   try {
     return json::parse(text, KeyGuard(where));
   } catch (const json::parse_error& error) {
-    // The byte is 1-based and counts what was read; the culprit is the last one of them.
-    const std::size_t byte = error.byte > 0 ? error.byte - 1 : 0;
-    fail(ErrorCode::kBadModel, "{}: {}: not valid JSON ({})", where, text_position(text, byte),
-         error.what());
+    fail(ErrorCode::kBadModel, "{}: {}", where, json_fault(text, error.byte, error.what()));
   } catch (const json::exception& error) {
-    fail(ErrorCode::kBadModel, "{}: not valid JSON ({})", where, error.what());
+    fail(ErrorCode::kBadModel, "{}: not valid JSON: {}", where, reason_of(error.what()));
   }
 }
 

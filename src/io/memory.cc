@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -14,20 +15,35 @@ namespace {
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 // A file that holds one number; nothing where it is absent or says "max".
-std::optional<std::uint64_t> read_number(const char* path) {
+std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
   if (file >> value) return value;
   return std::nullopt;
 }
 
-std::uint64_t left_of(std::optional<std::uint64_t> limit, std::optional<std::uint64_t> used) {
-  if (!limit || !used) return kUnlimited;
-  return *limit > *used ? *limit - *used : 0;
+// The sum of the `keys` of a memory.stat: lines of a key and a number of bytes.
+std::uint64_t sum_of(const std::filesystem::path& stat, std::initializer_list<const char*> keys) {
+  std::ifstream file(stat);
+  std::string key;
+  std::uint64_t value = 0;
+  std::uint64_t sum = 0;
+  while (file >> key >> value) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) sum += value;
+  }
+  return sum;
 }
 
-std::uint64_t system_available_bytes() {
-  std::ifstream file("/proc/meminfo");
+// `cache` is part of `used` and gives way under pressure: files that were read, such as weights.
+std::uint64_t left_of(std::optional<std::uint64_t> limit, std::optional<std::uint64_t> used,
+                      std::uint64_t cache) {
+  if (!limit || !used) return kUnlimited;
+  const std::uint64_t held = *used > cache ? *used - cache : 0;
+  return *limit > held ? *limit - held : 0;
+}
+
+std::uint64_t system_available_bytes(const std::filesystem::path& meminfo) {
+  std::ifstream file(meminfo);
   std::string key;
   std::uint64_t kibibytes = 0;
   std::string unit;
@@ -39,13 +55,16 @@ std::uint64_t system_available_bytes() {
 
 }  // namespace
 
-std::uint64_t available_memory_bytes() {
-  const std::uint64_t version2 = left_of(read_number("/sys/fs/cgroup/memory.max"),
-                                         read_number("/sys/fs/cgroup/memory.current"));
-  const std::uint64_t version1 =
-      left_of(read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-              read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
-  return std::min({system_available_bytes(), version1, version2});
+std::uint64_t available_memory_bytes(const std::filesystem::path& root) {
+  const std::filesystem::path v2 = root / "sys/fs/cgroup";
+  const std::filesystem::path v1 = v2 / "memory";
+  const std::uint64_t left2 =
+      left_of(read_number(v2 / "memory.max"), read_number(v2 / "memory.current"),
+              sum_of(v2 / "memory.stat", {"inactive_file", "active_file"}));
+  const std::uint64_t left1 =
+      left_of(read_number(v1 / "memory.limit_in_bytes"), read_number(v1 / "memory.usage_in_bytes"),
+              sum_of(v1 / "memory.stat", {"total_inactive_file", "total_active_file"}));
+  return std::min({system_available_bytes(root / "proc/meminfo"), left1, left2});
 }
 
 std::uint64_t resident_memory_bytes() {

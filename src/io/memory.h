@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 namespace baltoro {
 
 // Memory that can still be taken without swapping: MemAvailable, bounded by what is left of the
-// cgroup's limit. 0 where the system does not say.
-std::uint64_t available_memory_bytes();
+// cgroup's limit, the page cache counted as left. 0 where the system does not say. `root` stands
+// for the root directory with its proc and sys.
+std::uint64_t available_memory_bytes(const std::filesystem::path& root = "/");
 
 // The resident set of this process. 0 where the system does not say.
 std::uint64_t resident_memory_bytes();

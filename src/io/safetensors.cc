@@ -36,6 +36,12 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { unexpected("null"); }
   bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t value) override {
+    if (place_ == Place::kShape) {
+      bad(fmt::format("shape has {}; dimensions are 0 or more", value));
+    }
+    if (place_ == Place::kOffsets) {
+      bad(fmt::format("data_offsets has {}; offsets are 0 or more", value));
+    }
     unexpected(fmt::format("the number {}", value));
   }
   bool number_float(number_float_t, const string_t& text) override {
@@ -60,7 +66,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::kTensor || field_ != kDtype) unexpected("the string \"" + value + "\"");
     const std::optional<DType> dtype = dtype_from_name(value);
     if (!dtype) {
-      bad(fmt::format("the dtype \"{}\" is not known; known: BF16, F32, F16, U8, I32", value));
+      bad(fmt::format("the dtype {} is not supported; baltoro reads BF16, F32, F16, U8, I32",
+                      value));
     }
     tensor_.dtype = *dtype;
     return true;
@@ -110,8 +117,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fail(ErrorCode::kBadModel, "{}: header, {}: not valid JSON ({})", where_,
-         text_position(text_, byte > 0 ? byte - 1 : 0), error.what());
+    fail(ErrorCode::kBadModel, "{}: header, {}", where_, json_fault(text_, byte, error.what()));
   }
 
  private:

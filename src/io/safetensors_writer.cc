@@ -39,8 +39,10 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 void SafetensorsWriter::io_error(const char* what) const {
-  fail(ErrorCode::kIo, "{}: {}: {}", partial_.string(), what,
-       std::generic_category().message(errno));
+  const std::string reason = std::generic_category().message(errno);
+  std::error_code ignored;
+  std::filesystem::remove(partial_, ignored);
+  fail(ErrorCode::kIo, "{}: {}: {}", path_.string(), what, reason);
 }
 
 void SafetensorsWriter::write(std::span<const std::byte> data) {
@@ -57,7 +59,10 @@ void SafetensorsWriter::finish() {
   if (std::fclose(file_.release()) != 0) io_error("writing failed");
   std::error_code error;
   std::filesystem::rename(partial_, path_, error);
-  if (error) fail(ErrorCode::kIo, "{}: cannot rename: {}", partial_.string(), error.message());
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(partial_, ignored);
+  fail(ErrorCode::kIo, "{}: cannot rename: {}", partial_.string(), error.message());
 }
 
 }  // namespace baltoro

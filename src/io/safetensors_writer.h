@@ -44,6 +44,7 @@ class SafetensorsWriter {
   struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  // Removes the unfinished file.
   [[noreturn]] void io_error(const char* what) const;
 
   std::filesystem::path path_;

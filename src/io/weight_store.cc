@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "core/dtype.h"
@@ -14,6 +15,7 @@
 namespace baltoro {
 namespace {
 
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::uint64_t kAlignment = 64;
 // Memory is taken in blocks, so that half a million tensors do not become as many maps. Untouched
 // pages of a block cost nothing.
@@ -29,18 +31,37 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 std::uint64_t text_bytes(const CheckpointFiles& files) {
   std::uint64_t bytes = 0;
   for (const TensorInfo& tensor : files.tensors()) {
-    const bool vision =
-        tensor.name.starts_with("vision_tower.") || tensor.name.starts_with("mm_projector.");
-    if (!vision) bytes += tensor.bytes;
+    if (!is_vision_tensor(tensor.name)) bytes += tensor.bytes;
   }
   return bytes;
 }
 
 LoadMode decide(const CheckpointFiles& files, const WeightStoreOptions& options) {
-  if (options.mode != LoadMode::kAuto) return options.mode;
+  if (options.mode == LoadMode::kMap) return LoadMode::kMap;
   const double needed = static_cast<double>(text_bytes(files)) * options.share;
   const double available = static_cast<double>(available_memory_bytes());
-  return needed <= 0.9 * available ? LoadMode::kCopy : LoadMode::kMap;
+  if (options.mode == LoadMode::kAuto) {
+    return needed <= 0.9 * available ? LoadMode::kCopy : LoadMode::kMap;
+  }
+  if (available > 0 && needed > available) {
+    fail(ErrorCode::kDoesNotFit,
+         "{}: the weights need {:.1f} GiB, {:.1f} GiB are free; use --load map",
+         files.path().string(), needed / kGiB, available / kGiB);
+  }
+  return LoadMode::kCopy;
+}
+
+// E8M0 has one NaN, the byte 255. A model with it computes NaN once that expert is chosen, which
+// may be much later. The bytes are in the cache just after the read.
+void check_scales(const CheckpointFiles& files, const TensorInfo& tensor, std::uint64_t offset,
+                  std::span<const std::byte> scales) {
+  const void* found = std::memchr(scales.data(), 255, scales.size());
+  if (found == nullptr) return;
+  const auto at = static_cast<std::uint64_t>(static_cast<const std::byte*>(found) - scales.data());
+  fail(ErrorCode::kBadModel,
+       "{}: tensor {}: the scale at offset {} is 255, which stands for NaN; fetch {} again",
+       files.files()[tensor.file].path().string(), tensor.name, offset - tensor.offset + at,
+       files.file_name(tensor));
 }
 
 }  // namespace
@@ -76,7 +97,8 @@ const std::byte* WeightStore::place(const TensorInfo& tensor, const TensorSlice&
     return files_.files()[tensor.file].map().data() + offset;
   }
   std::byte* into = allocate(bytes);
-  Job job{tensor.file, offset, 1, bytes, 0, into};
+  const bool has_scales = tensor.dtype == DType::kU8 && tensor.name.ends_with(".weight_scale");
+  Job job{tensor.file, offset, 1, bytes, 0, into, has_scales ? &tensor : nullptr};
   if (!whole_rows) {
     job.num_rows = static_cast<std::uint64_t>(slice.num_rows);
     job.piece_bytes = static_cast<std::uint64_t>(slice.num_bytes);
@@ -128,11 +150,15 @@ void WeightStore::run(const Job& job) const {
   const FileReader& file = files_.files()[job.file];
   if (job.stride == 0) {
     file.read(job.offset, {job.into, job.piece_bytes});
+    if (job.scales != nullptr) {
+      check_scales(files_, *job.scales, job.offset, {job.into, job.piece_bytes});
+    }
     return;
   }
   // One read over the rows, gaps included, beats one a row: they are short.
   std::vector<std::byte> rows((job.num_rows - 1) * job.stride + job.piece_bytes);
   file.read(job.offset, rows);
+  if (job.scales != nullptr) check_scales(files_, *job.scales, job.offset, rows);
   for (std::uint64_t i = 0; i < job.num_rows; ++i) {
     std::memcpy(job.into + i * job.piece_bytes, rows.data() + i * job.stride, job.piece_bytes);
   }

@@ -36,6 +36,8 @@ using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t 
 class WeightStore {
  public:
   // Opens `path` (a directory or one .safetensors file) as CheckpointFiles does; reads no data.
+  // Throws as CheckpointFiles does, and Error{kDoesNotFit} under kCopy when the tensors need more
+  // memory than is free.
   explicit WeightStore(const std::filesystem::path& path, const WeightStoreOptions& options = {});
 
   const CheckpointFiles& files() const noexcept { return files_; }
@@ -54,7 +56,8 @@ class WeightStore {
   const std::byte* place(const TensorInfo& tensor, const TensorSlice& slice);
 
   // Fills what was placed, in order of file and offset. `progress` is called from one thread at a
-  // time. Throws Error{kIo} when a read fails; the store must then be dropped.
+  // time. Throws Error{kIo} when a read fails and Error{kBadModel} for a copied MXFP4 scale of 255
+  // (NaN); the store must then be dropped.
   void load(const LoadProgress& progress = {});
 
   // Elements [begin, begin + count) of a tensor of BF16, F16 or F32, widened exactly. Works before
@@ -76,6 +79,7 @@ class WeightStore {
     std::uint64_t piece_bytes = 0;
     std::uint64_t stride = 0;
     std::byte* into = nullptr;
+    const TensorInfo* scales = nullptr;  // where the bytes are MXFP4 scales: their tensor
   };
 
   std::byte* allocate(std::uint64_t bytes);

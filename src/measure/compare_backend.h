@@ -77,11 +77,11 @@ class CompareBackend final : public Backend {
   void record(const char* op, int layer, const char* output, const std::vector<float>& first,
               const std::vector<float>& second);
   void add(OpDifference difference);
+  Tolerance limit(const char* op) const;
 
   Backend& first_;
   Backend& second_;
   std::string name_;
-  Activations tolerance_kind_;
   std::vector<OpDifference> differences_;
   RouteFlips flips_;
 };

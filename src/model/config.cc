@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/mxfp4.h"
 #include "io/json_file.h"
 #include "model/config_quantization.h"
 #include "model/config_reader.h"
@@ -50,10 +51,17 @@ void read_layers(ConfigReader& reader, ModelConfig& config) {
   const ConfigKey kda_key = {.name = "kda_layers", .section = kLinear};
   const ConfigKey full_key = {.name = "full_attn_layers", .section = kLinear};
   config.num_layers = reader.integer({"num_hidden_layers"}, kLayerCount);
-  const std::int64_t first_moe = reader.integer({"first_k_dense_replace"}, kCountOrZero);
+  const ConfigKey first_key = {"first_k_dense_replace"};
+  const std::int64_t first_moe = reader.integer(first_key, kCountOrZero);
   const std::int64_t every = reader.integer({"moe_layer_freq"}, kCount);
   const auto kda = reader.integers(kda_key);
   const auto full = reader.integers(full_key);
+  // What follows measures by the number of layers.
+  if (config.num_layers == 0) return;
+  if (first_moe > config.num_layers) {
+    reader.problem(first_key,
+                   fmt::format("{} exceeds num_hidden_layers {}", first_moe, config.num_layers));
+  }
   if (!kda || !full) return;
 
   std::vector<int> owner(static_cast<std::size_t>(config.num_layers), 0);
@@ -85,9 +93,10 @@ void read_kda(ConfigReader& reader, KdaConfig& kda) {
                                               {"per_channel", "per_head"}) == std::size_t{1};
 
   const ConfigKey bound_key = {.name = "gate_lower_bound", .section = kLinear};
-  if (const auto bound = reader.optional_number(bound_key, {-5.0, 0.0, true})) {
+  const NumberRange bound_range = {
+      .above = -5.0, .most = 0.0, .above_included = true, .most_excluded = true};
+  if (const auto bound = reader.optional_number(bound_key, bound_range)) {
     kda.gate_lower_bound = static_cast<float>(*bound);
-    if (*bound == 0.0) reader.problem(bound_key, "0 is out of range; the rule is [-5, 0)");
   }
 
   const ConfigKey full_key = {.name = "use_full_rank_gate", .section = kLinear};
@@ -121,7 +130,8 @@ void read_rotation(ConfigReader& reader, MlaConfig& mla) {
   if (reader.present({"rope_scaling"})) {
     reader.problem({"rope_scaling"}, "not supported with mla_use_nope false; the rule is null");
   }
-  if (mla.qk_rope_dim % 2 != 0 || mla.qk_rope_dim == 0) {
+  const bool even = mla.qk_rope_dim % 2 == 0 && mla.qk_rope_dim > 0;
+  if (reader.present({"qk_rope_head_dim"}) && !even) {
     reader.problem({"qk_rope_head_dim"},
                    fmt::format("{} cannot be rotated (mla_use_nope false); the rule is even and "
                                "above 0",
@@ -129,15 +139,18 @@ void read_rotation(ConfigReader& reader, MlaConfig& mla) {
   }
 }
 
-// The rules between the key that selects a form of keys and values and the sizes of that form.
+// The rules between the key that selects a form of keys and values and the sizes of that form. A
+// size of 0 was not read, which is said elsewhere.
 void check_mla_kind(ConfigReader& reader, MlaConfig& mla, std::optional<std::int64_t> kv_heads) {
-  if (mla.kind == MlaKind::kMqa && mla.qk_nope_dim != mla.kv_lora_rank) {
+  const bool sizes_read = mla.num_heads > 0 && mla.qk_nope_dim > 0;
+  if (mla.kind == MlaKind::kMqa && sizes_read && mla.kv_lora_rank > 0 &&
+      mla.qk_nope_dim != mla.kv_lora_rank) {
     reader.problem(
         {"qk_nope_head_dim"},
         fmt::format("{} differs from kv_lora_rank {}; baltoro.mla_kv mqa needs them equal",
                     mla.qk_nope_dim, mla.kv_lora_rank));
   }
-  if (mla.kind == MlaKind::kLatent && kv_heads && *kv_heads != mla.num_heads) {
+  if (mla.kind == MlaKind::kLatent && sizes_read && kv_heads && *kv_heads != mla.num_heads) {
     reader.problem({"num_key_value_heads"},
                    fmt::format("{} differs from num_attention_heads {}; in latent attention every "
                                "head has its own keys and values",
@@ -224,10 +237,24 @@ void read_moe(ConfigReader& reader, MoeConfig& moe) {
   read_routing(reader, moe);
 }
 
+// MXFP4 scales 32 values of a row at a time: the columns of w1 and w3, then of w2.
+void check_mxfp4_widths(ConfigReader& reader, const ModelConfig& config) {
+  const auto check = [&](const ConfigKey& key, std::int64_t width) {
+    if (width % kMxfp4Group == 0) return;
+    reader.problem(key, fmt::format("{} is no multiple of {}, the group of MXFP4 experts "
+                                    "(quantization_config)",
+                                    width, kMxfp4Group));
+  };
+  const bool has_latent = config.moe.latent_size > 0;
+  check({has_latent ? "routed_expert_hidden_size" : "hidden_size"},
+        has_latent ? config.moe.latent_size : config.hidden_size);
+  check({"moe_intermediate_size"}, config.moe.expert_ffn_size);
+}
+
 void read_activation(ConfigReader& reader, Activation& activation) {
   const std::size_t kind = reader.choice({"hidden_act"}, {"situ", "silu"});
   activation.kind = kind == 1 ? ActivationKind::kSwiglu : ActivationKind::kSitu;
-  if (kind == 1 || !reader.present({"hidden_act"})) return;
+  if (kind == 1) return;
   activation.beta = static_cast<float>(reader.number({"activation_situ_beta"}, kScale));
   activation.linear_beta =
       static_cast<float>(reader.number({"activation_situ_linear_beta"}, kScale));
@@ -244,7 +271,8 @@ void read_attn_res(ConfigReader& reader, ModelConfig& config) {
 }
 
 void read_token_ids(ConfigReader& reader, ModelConfig& config) {
-  const IntegerRange range = {0, std::max<std::int64_t>(config.vocab_size - 1, 0)};
+  if (config.vocab_size == 0) return;
+  const IntegerRange range = {0, config.vocab_size - 1};
   config.bos_token_id = reader.optional_integer({"bos_token_id"}, range);
   config.pad_token_id = reader.optional_integer({"pad_token_id"}, range);
   config.eos_token_id = reader.optional_integer({"eos_token_id"}, range);
@@ -285,11 +313,12 @@ void read_top(ConfigReader& reader, ModelConfig& config) {
   config.hidden_size = reader.integer({"hidden_size"}, kCount);
   config.rms_norm_eps = static_cast<float>(reader.number({"rms_norm_eps"}, kEpsilon));
   config.tie_word_embeddings = reader.boolean({"tie_word_embeddings"});
-  config.max_positions = reader.optional_integer({"max_position_embeddings", "model_max_length"},
-                                                 {1, std::int64_t{1} << 40});
   const auto latent_eps =
       reader.optional_number({.name = "latent_norm_eps", .section = kOwn}, kEpsilon);
   if (latent_eps) config.latent_norm_eps = static_cast<float>(*latent_eps);
+  if (reader.nested() && reader.root().contains(kOwn)) {
+    reader.problem("baltoro stands at the top level; move it into text_config");
+  }
   reader.check_known(kOwn, {"decay", "kda_v_head_dim", "kda_output_gate", "mla_output_gate",
                             "mla_kv", "router_input", "attn_res_sublayers", "latent_norm_eps"});
 }
@@ -318,10 +347,15 @@ ModelConfig parse_config(std::string_view text, const std::string& where,
   config.layout.mxfp4_experts = check_quantization(reader);
   read_top(reader, config);
   read_layers(reader, config);
-  if (has(config, MixerKind::kKda)) read_kda(reader, config.kda);
-  if (has(config, MixerKind::kMla)) read_mla(reader, config.mla);
-  if (has(config, FfnKind::kMoe)) read_moe(reader, config.moe);
-  if (has(config, FfnKind::kDense)) {
+  // Without a list of layers every kind may be there: the error then names all their keys.
+  const bool unknown = config.layers.empty();
+  if (unknown || has(config, MixerKind::kKda)) read_kda(reader, config.kda);
+  if (unknown || has(config, MixerKind::kMla)) read_mla(reader, config.mla);
+  if (unknown || has(config, FfnKind::kMoe)) {
+    read_moe(reader, config.moe);
+    if (config.layout.mxfp4_experts) check_mxfp4_widths(reader, config);
+  }
+  if (unknown || has(config, FfnKind::kDense)) {
     config.intermediate_size = reader.integer({"intermediate_size"}, kCount);
   }
   read_activation(reader, config.activation);
@@ -340,10 +374,28 @@ ModelConfig parse_config(std::string_view text, const std::string& where,
   return config;
 }
 
+std::filesystem::path find_config_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    fail(ErrorCode::kBadModel,
+         "{}: no such directory; give a checkpoint's directory (config.json, *.safetensors)",
+         path.string());
+  }
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  const std::filesystem::path file = path / "config.json";
+  if (!std::filesystem::exists(file, ignored)) {
+    fail(ErrorCode::kBadModel, "{}: no such file; is this a model directory?", file.string());
+  }
+  return file;
+}
+
+std::string read_config_text(const std::filesystem::path& file) {
+  return read_text_file(file, kMaxConfigBytes);
+}
+
 ModelConfig load_config(const std::filesystem::path& path, const ConfigOptions& options) {
-  const bool is_dir = std::filesystem::is_directory(path);
-  const std::filesystem::path file = is_dir ? path / "config.json" : path;
-  return parse_config(read_text_file(file, kMaxConfigBytes), file.string(), options);
+  const std::filesystem::path file = find_config_file(path);
+  return parse_config(read_config_text(file), file.string(), options);
 }
 
 }  // namespace baltoro

@@ -33,13 +33,21 @@ struct KdaConfig {
   std::int64_t head_dim_k = 0;
   std::int64_t head_dim_v = 0;
   std::int64_t conv_width = 0;
-  // Present: g = bound * sigmoid(exp(A_log) z), bound in [-5, 0). Absent: g = -exp(A_log)
-  // softplus(z).
+  // Present, the bound in [-5, 0):
+  //
+  //   g = bound * sigmoid(exp(A_log) z)
+  //
+  // Absent:
+  //
+  //   g = -exp(A_log) softplus(z)
   std::optional<float> gate_lower_bound;
-  bool decay_per_head = false;  // Gated DeltaNet: one g a head, f_b_proj [H, decay_rank]
+  // Gated DeltaNet: one g a head, f_b_proj [H, decay_rank].
+  bool decay_per_head = false;
   OutputGate output_gate = OutputGate::kNone;
-  std::int64_t gate_rank = 0;   // rows of g_a_proj; 0 unless kLowRank
-  std::int64_t decay_rank = 0;  // rows of f_a_proj
+  // Rows of g_a_proj; 0 unless kLowRank.
+  std::int64_t gate_rank = 0;
+  // Rows of f_a_proj.
+  std::int64_t decay_rank = 0;
 
   std::int64_t key_width() const { return num_heads * head_dim_k; }
   std::int64_t value_width() const { return num_heads * head_dim_v; }
@@ -51,15 +59,21 @@ struct KdaConfig {
 struct MlaConfig {
   MlaKind kind = MlaKind::kLatent;
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;  // kGqa: G; else equal to num_heads
+  // kGqa: G; else equal to num_heads.
+  std::int64_t num_kv_heads = 0;
   std::int64_t qk_nope_dim = 0;
-  std::int64_t qk_rope_dim = 0;  // the side branch; 0 where it is absent
+  // The side branch; 0 where it is absent.
+  std::int64_t qk_rope_dim = 0;
   std::int64_t v_head_dim = 0;
-  std::int64_t q_lora_rank = 0;     // 0: a plain q_proj
-  std::int64_t kv_lora_rank = 0;    // 0 for kGqa
-  std::optional<float> rope_theta;  // present: the side branch is rotated
+  // 0: a plain q_proj.
+  std::int64_t q_lora_rank = 0;
+  // 0 for kGqa.
+  std::int64_t kv_lora_rank = 0;
+  // Present: the side branch is rotated.
+  std::optional<float> rope_theta;
   OutputGate output_gate = OutputGate::kNone;
-  std::int64_t gate_rank = 0;  // rows of g_a_proj; 0 unless kLowRank
+  // Rows of g_a_proj; 0 unless kLowRank.
+  std::int64_t gate_rank = 0;
 
   // Width of one head's query: Dn + Dr.
   std::int64_t qk_dim() const { return qk_nope_dim + qk_rope_dim; }
@@ -69,10 +83,6 @@ struct MlaConfig {
     return kind == MlaKind::kGqa ? num_kv_heads * (qk_nope_dim + v_head_dim)
                                  : kv_lora_rank + qk_rope_dim;
   }
-  // The query width whose -0.5th power scales the scores.
-  std::int64_t score_dim() const {
-    return kind == MlaKind::kMqa ? kv_lora_rank + qk_rope_dim : qk_dim();
-  }
 };
 
 // Mixture of experts. All zero where every layer is dense.
@@ -81,11 +91,14 @@ struct MoeConfig {
   std::int64_t experts_per_token = 0;
   std::int64_t num_shared_experts = 0;
   std::int64_t expert_ffn_size = 0;
-  std::int64_t latent_size = 0;  // 0: full-width experts
-  bool stable_norm = false;      // RMSNorm on the weighted sum; needs a latent
+  // 0: full-width experts.
+  std::int64_t latent_size = 0;
+  // RMSNorm on the weighted sum; needs a latent.
+  bool stable_norm = false;
   bool renormalize = false;
   float routed_scaling_factor = 1.0f;
-  bool router_reads_latent = false;  // gate.weight [E, Z] reads the down-projected input
+  // gate.weight [E, Z] reads the down-projected input.
+  bool router_reads_latent = false;
 
   std::int64_t shared_ffn_size() const { return num_shared_experts * expert_ffn_size; }
 };
@@ -105,28 +118,34 @@ struct VisionConfig {
 
 // How a checkpoint of this configuration is written; a loader goes by the tensors it finds.
 struct ReleaseLayout {
-  bool nested = false;         // keys under text_config, names under language_model., F32 conv
-  bool mxfp4_experts = false;  // quantization_config asks for it
+  // Keys under text_config, names under language_model., F32 conv.
+  bool nested = false;
+  // quantization_config asks for it.
+  bool mxfp4_experts = false;
 };
 
 struct ModelConfig {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
-  std::int64_t intermediate_size = 0;  // dense FFN; 0 where no layer is dense
+  // Of the dense FFN; 0 where no layer is dense.
+  std::int64_t intermediate_size = 0;
   float rms_norm_eps = 0.0f;
-  float latent_norm_eps = 1e-6f;  // of q_a_layernorm and kv_a_layernorm
+  // Of q_a_layernorm and kv_a_layernorm.
+  float latent_norm_eps = 1e-6f;
   std::vector<LayerSpec> layers;
   KdaConfig kda;
   MlaConfig mla;
   MoeConfig moe;
-  Activation activation;                // of dense, shared and routed MLPs
-  std::int64_t attn_res_sublayers = 0;  // block length of Attention Residuals; 0: plain residual
-  bool tie_word_embeddings = false;     // lm_head is the embedding
+  // Of dense, shared and routed MLPs.
+  Activation activation;
+  // Block length of Attention Residuals; 0: plain residual.
+  std::int64_t attn_res_sublayers = 0;
+  // lm_head is the embedding.
+  bool tie_word_embeddings = false;
   std::optional<std::int64_t> bos_token_id;
   std::optional<std::int64_t> eos_token_id;
   std::optional<std::int64_t> pad_token_id;
-  std::optional<std::int64_t> max_positions;  // a statement of the file; nothing is sized by it
   std::optional<VisionConfig> vision;
   ReleaseLayout layout;
 
@@ -139,13 +158,20 @@ struct ConfigOptions {
   std::optional<float> latent_norm_eps;  // overrides the file
 };
 
-// Reads DIR/config.json, or the file itself. Throws Error{kIo} when it cannot be read, and as
+// The config.json of a directory, or `path` itself where it is a file. Throws Error{kBadModel} where
+// there is none.
+std::filesystem::path find_config_file(const std::filesystem::path& path);
+
+// The text of such a file. Throws as read_text_file.
+std::string read_config_text(const std::filesystem::path& file);
+
+// Reads DIR/config.json, or the file itself. Throws as find_config_file, read_text_file and
 // parse_config.
 ModelConfig load_config(const std::filesystem::path& path, const ConfigOptions& options = {});
 
 // `where` names the text in messages. Throws Error{kBadModel}: one that lists all missing keys, or
-// one that lists each contradiction as key, value and rule; Error{kUnsupported} for a quantisation
-// method or routing scheme that baltoro does not do.
+// one that lists each contradiction as key, value and rule; or a quantisation method or routing
+// scheme that baltoro does not do.
 ModelConfig parse_config(std::string_view text, const std::string& where,
                          const ConfigOptions& options = {});
 

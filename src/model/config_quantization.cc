@@ -14,7 +14,7 @@ constexpr const char* kFormat = "mxfp4-pack-quantized";
 void require(const std::string& where, const json& object, const char* key, const json& expected) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null() || *found == expected) return;
-  fail(ErrorCode::kUnsupported,
+  fail(ErrorCode::kBadModel,
        "{}: quantization_config: {} is {}; baltoro reads {} {} weights with {} {}", where, key,
        found->dump(), kMethod, kFormat, key, expected.dump());
 }
@@ -53,13 +53,13 @@ bool check_quantization(ConfigReader& reader) {
   }
   const auto method = quantization->find("quant_method");
   if (method == quantization->end() || *method != kMethod) {
-    fail(ErrorCode::kUnsupported,
+    fail(ErrorCode::kBadModel,
          "{}: quantization_config: quant_method is {}; baltoro reads {} with format {}", where,
          method == quantization->end() ? "absent" : method->dump(), kMethod, kFormat);
   }
   const auto format = quantization->find("format");
   if (format == quantization->end() || *format != kFormat) {
-    fail(ErrorCode::kUnsupported, "{}: quantization_config: format is {}; baltoro reads {}", where,
+    fail(ErrorCode::kBadModel, "{}: quantization_config: format is {}; baltoro reads {}", where,
          format == quantization->end() ? "absent" : format->dump(), kFormat);
   }
   require(where, *quantization, "kv_cache_scheme", nullptr);

@@ -7,7 +7,7 @@
 namespace baltoro {
 
 // True where the file asks for compressed-tensors MXFP4 (groups of 32, E8M0 scales), false where
-// there is no quantization_config. Any other method or number format is Error{kUnsupported}: a
+// there is no quantization_config. Any other method or number format is Error{kBadModel}: a
 // guess would give fluent nonsense.
 bool check_quantization(ConfigReader& reader);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "io/listing.h"
 
 namespace baltoro {
 namespace {
@@ -58,9 +59,11 @@ void ConfigReader::problem(const ConfigKey& key, const std::string& what) {
   add_once(problems_, full_name(key) + ": " + what);
 }
 
-const json* ConfigReader::section_of(const ConfigKey& key) {
-  if (key.section.empty()) return model_;
-  const json* section = member(*model_, key.section);
+void ConfigReader::problem(std::string what) { add_once(problems_, std::move(what)); }
+
+const json* ConfigReader::section_of(const json& object, const ConfigKey& key) {
+  if (key.section.empty()) return &object;
+  const json* section = member(object, key.section);
   if (section != nullptr && !section->is_object()) {
     problem({key.section}, fmt::format("expected an object, found {}", shown(*section)));
     return nullptr;
@@ -79,13 +82,14 @@ const json* ConfigReader::find_spelling(const json& object, const ConfigKey& key
 }
 
 const json* ConfigReader::find(const ConfigKey& key) {
-  const json* section = section_of(key);
+  const json* section = section_of(*model_, key);
   const json* value = section == nullptr ? nullptr : find_spelling(*section, key);
-  if (!nested() || !key.section.empty()) return value;
-  const json* outer = find_spelling(root_, key);
+  if (!nested()) return value;
+  const json* outer_section = section_of(root_, key);
+  const json* outer = outer_section == nullptr ? nullptr : find_spelling(*outer_section, key);
   if (value != nullptr && outer != nullptr && *value != *outer) {
-    problem(key,
-            fmt::format("{} here and {} in the outer object differ", shown(*value), shown(*outer)));
+    problem(key, fmt::format("{} here and {} in the outer object differ; keep one of them",
+                             shown(*value), shown(*outer)));
   }
   return value != nullptr ? value : outer;
 }
@@ -119,9 +123,11 @@ std::optional<double> ConfigReader::optional_number(const ConfigKey& key, Number
   }
   const double number = value->get<double>();
   const bool above = range.above_included ? number >= range.above : number > range.above;
-  if (!std::isfinite(number) || !above || number > range.most) {
-    problem(key, fmt::format("{} is out of range; the rule is {}{}, {}]", shown(*value),
-                             range.above_included ? "[" : "(", range.above, range.most));
+  const bool below = range.most_excluded ? number < range.most : number <= range.most;
+  if (!std::isfinite(number) || !above || !below) {
+    problem(key, fmt::format("{} is out of range; the rule is {}{}, {}{}", shown(*value),
+                             range.above_included ? "[" : "(", range.above, range.most,
+                             range.most_excluded ? ")" : "]"));
     return std::nullopt;
   }
   return number;
@@ -190,7 +196,7 @@ std::optional<std::vector<std::int64_t>> ConfigReader::integers(const ConfigKey&
 
 void ConfigReader::check_known(std::string_view section,
                                std::initializer_list<std::string_view> known) {
-  const json* object = section_of({.name = section, .section = section});
+  const json* object = section_of(*model_, {.name = section, .section = section});
   if (object == nullptr) return;
   for (const auto& [name, value] : object->items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -204,10 +210,8 @@ void ConfigReader::throw_if_bad() const {
   if (missing_.empty() && problems_.empty()) return;
   std::string text = where_ + ":";
   if (!missing_.empty()) {
-    text +=
-        fmt::format(" {} missing: {}",
-                    missing_.size() == 1 ? "1 key is" : fmt::format("{} keys are", missing_.size()),
-                    fmt::join(missing_, ", "));
+    text += fmt::format(" {} missing: {}", counted(missing_.size(), "key is", "keys are"),
+                        fmt::join(missing_, ", "));
   }
   if (!missing_.empty() && !problems_.empty()) text += ";";
   if (!problems_.empty()) text += fmt::format(" {}", fmt::join(problems_, "; "));

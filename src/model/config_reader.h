@@ -25,11 +25,12 @@ struct IntegerRange {
   std::int64_t most;
 };
 
-// In (above, most] or, with `above_included`, [above, most].
+// In (above, most]; the flags move each bound in or out.
 struct NumberRange {
   double above;
   double most;
   bool above_included = false;
+  bool most_excluded = false;
 };
 
 // A null value counts as absent. After a fault the getters return zero values, so that reading can
@@ -44,8 +45,8 @@ class ConfigReader {
   const nlohmann::json& root() const { return root_; }
   const std::string& where() const { return where_; }
 
-  // The value, or nullptr. A key of the model's object that stands in the outer object too must
-  // have the same value there; one that stands only there counts.
+  // The value, or nullptr. A key of the model's object, or of a section in it, that stands in the
+  // outer object too must have the same value there; one that stands only there counts.
   const nlohmann::json* find(const ConfigKey& key);
   bool present(const ConfigKey& key) { return find(key) != nullptr; }
 
@@ -67,11 +68,13 @@ class ConfigReader {
 
   // Records a broken rule: "<key>: <what>".
   void problem(const ConfigKey& key, const std::string& what);
+  // The same for a rule of the outer object.
+  void problem(std::string what);
   // Throws Error{kBadModel} that lists all missing keys, and all problems.
   void throw_if_bad() const;
 
  private:
-  const nlohmann::json* section_of(const ConfigKey& key);
+  const nlohmann::json* section_of(const nlohmann::json& object, const ConfigKey& key);
   const nlohmann::json* find_spelling(const nlohmann::json& object, const ConfigKey& key);
   std::string full_name(const ConfigKey& key) const;
   void missing(const ConfigKey& key);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "io/listing.h"
 #include "model/tensor_binder.h"
 #include "model/tensor_names.h"
 
@@ -19,6 +20,7 @@ class ModelBinder {
         partition_(partition),
         names_(store.find(std::string(kTextPrefix) + "model.embed_tokens.weight") != nullptr ||
                (store.find("model.embed_tokens.weight") == nullptr && config.layout.nested)),
+        dir_(store.files().path().string()),
         binder_(store, partition),
         hidden_(config.hidden_size) {}
 
@@ -26,12 +28,12 @@ class ModelBinder {
     BoundWeights bound;
     ModelWeights& weights = bound.weights;
     weights.partition = partition_;
-    weights.embed =
-        binder_.matrix(names_.model("embed_tokens"), config_.vocab_size, hidden_, Split::kNone);
+    weights.embed = binder_.plain_matrix(names_.model("embed_tokens"), config_.vocab_size, hidden_);
     for (std::int64_t i = 0; i < config_.num_layers; ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm(names_.model("norm"), hidden_);
     if (config_.has_attn_res()) weights.output_attn_res = attn_res(names_.model("output_attn_res"));
     if (config_.tie_word_embeddings) {
+      binder_.tied(names_.top("lm_head"), names_.model("embed_tokens"));
       const std::int64_t rows = config_.vocab_size / partition_.size;
       if (weights.embed) weights.lm_head = weights.embed.slice_rows(rows * partition_.rank, rows);
     } else {
@@ -67,17 +69,15 @@ class ModelBinder {
   }
 
   void refuse_contradictions(const BindReport& report) const {
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const std::string& name : report.unused) {
       if (belongs_to_model(name)) names.push_back(name);
     }
     if (names.empty()) return;
-    const std::size_t shown = std::min<std::size_t>(names.size(), 20);
     fail(ErrorCode::kBadModel,
-         "the configuration has no use for {} tensors of its own modules, such as {}; it does not "
+         "{}: the configuration has no use for {} of its own modules, such as {}; it does not "
          "describe these weights",
-         names.size(),
-         fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+         dir_, counted(names.size(), "tensor", "tensors"), list_names(names, names.size(), 3));
   }
 
   std::vector<float> norm(const std::string& name, std::int64_t size) {
@@ -144,8 +144,8 @@ class ModelBinder {
     w.kv_a_proj =
         binder_.matrix(mixer + "kv_a_proj_with_mqa", c.kv_lora_rank + c.qk_rope_dim, hidden_);
     w.kv_a_norm = norm(mixer + "kv_a_layernorm", c.kv_lora_rank);
-    w.kv_b_proj =
-        binder_.matrix(mixer + "kv_b_proj", c.num_heads * head_rows, c.kv_lora_rank, Split::kRows);
+    w.kv_b_proj = binder_.plain_matrix(mixer + "kv_b_proj", c.num_heads * head_rows, c.kv_lora_rank,
+                                       Split::kRows);
   }
 
   MlaWeights mla(const std::string& mixer) {
@@ -235,6 +235,7 @@ class ModelBinder {
   const ModelConfig& config_;
   Partition partition_;
   TensorNames names_;
+  std::string dir_;
   TensorBinder binder_;
   std::int64_t hidden_;
 };
@@ -267,6 +268,9 @@ BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition
 }
 
 LoadedModel load_model(const std::filesystem::path& dir, const LoadOptions& options) {
+  if (std::filesystem::is_regular_file(dir)) {
+    fail(ErrorCode::kBadModel, "{} is a file; give the model's directory", dir.string());
+  }
   LoadedModel model;
   model.config = load_config(dir, options.config);
   WeightStoreOptions store_options;

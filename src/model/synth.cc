@@ -1,13 +1,13 @@
 #include "model/synth.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
-#include "io/json_file.h"
 #include "io/safetensors_writer.h"
 #include "model/config.h"
 #include "model/model_stats.h"
@@ -18,7 +18,8 @@
 namespace baltoro {
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{64} << 20;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr const char* kIndexName = "model.safetensors.index.json";
 // A multiple of every element size, small enough for the second-level cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 18;
 
@@ -27,6 +28,16 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   file << text;
   file.close();
   if (!file) fail(ErrorCode::kIo, "{}: writing failed", path.string());
+}
+
+// What an earlier run left would be read with or instead of the new files.
+void refuse_model(const std::filesystem::path& out) {
+  for (const auto& entry : std::filesystem::directory_iterator(out)) {
+    const std::filesystem::path name = entry.path().filename();
+    if (name.extension() == ".safetensors" || name == kIndexName || name == "config.json") {
+      fail(ErrorCode::kUsage, "{} holds a model already; give an empty directory", out.string());
+    }
+  }
 }
 
 // Writes the shards one after the other. A group is the embedding (0), a layer (1 + its index), or
@@ -39,6 +50,15 @@ class ShardWriter {
     total_bytes_ =
         static_cast<std::uint64_t>(stats.total_bytes - stats[Component::kVisionTower].bytes -
                                    stats[Component::kProjector].bytes);
+  }
+
+  // Throws Error{kDoesNotFit} unless the weights fit on the disk.
+  void check_space() const {
+    const double free = static_cast<double>(std::filesystem::space(out_).available);
+    const double needed = static_cast<double>(total_bytes_);
+    if (needed <= free) return;
+    fail(ErrorCode::kDoesNotFit, "{}: the weights need {:.1f} GiB, {:.1f} GiB are free",
+         out_.string(), needed / kGiB, free / kGiB);
   }
 
   SynthReport write() {
@@ -95,7 +115,7 @@ class ShardWriter {
   }
 
   void write_index() const {
-    write_text(out_ / "model.safetensors.index.json",
+    write_text(out_ / kIndexName,
                fmt::format("{{\n  \"metadata\": {{\"total_size\": {}}},\n  \"weight_map\": {{{}\n  "
                            "}}\n}}\n",
                            report_.bytes, weight_map_));
@@ -114,9 +134,8 @@ class ShardWriter {
 
 SynthReport synthesize(const std::filesystem::path& config, const std::filesystem::path& out,
                        const SynthOptions& options) {
-  const bool is_dir = std::filesystem::is_directory(config);
-  const std::filesystem::path file = is_dir ? config / "config.json" : config;
-  const std::string text = read_text_file(file, kMaxConfigBytes);
+  const std::filesystem::path file = find_config_file(config);
+  const std::string text = read_config_text(file);
   const ModelConfig parsed = parse_config(text, file.string());
   if (options.num_shards < 1 || options.num_shards > parsed.num_layers + 2) {
     fail(ErrorCode::kUsage, "shards: {} is out of range; the rule is 1 to {} (layers + 2)",
@@ -125,7 +144,10 @@ SynthReport synthesize(const std::filesystem::path& config, const std::filesyste
   std::error_code error;
   std::filesystem::create_directories(out, error);
   if (error) fail(ErrorCode::kIo, "{}: cannot create: {}", out.string(), error.message());
-  SynthReport report = ShardWriter(parsed, out, options).write();
+  refuse_model(out);
+  ShardWriter writer(parsed, out, options);
+  writer.check_space();
+  SynthReport report = writer.write();
   write_text(out / "config.json", text);
   report.has_tokenizer = options.write_tokenizer && write_synth_tokenizer(parsed, out);
   return report;

@@ -22,9 +22,11 @@ struct SynthReport {
   bool has_tokenizer = false;  // false where the vocabulary is too small for one
 };
 
-// `config` is a config.json or a directory with one; `out` is created. The bytes of a tensor depend
-// on seed, name and shape alone. Holds one block of a tensor in memory. Throws as load_config,
-// Error{kUsage} for num_shards outside of 1 to num_layers + 2, Error{kIo}.
+// `config` is a config.json or a directory with one; `out` is created, or must not hold a model. The
+// bytes of a tensor depend on seed, name and shape alone. Holds one block of a tensor in memory.
+// Throws as load_config, Error{kUsage} for num_shards outside of 1 to num_layers + 2 and for an
+// `out` with weights, an index or a config.json, Error{kDoesNotFit} before the first byte where the
+// disk has no room, Error{kIo}.
 SynthReport synthesize(const std::filesystem::path& config, const std::filesystem::path& out,
                        const SynthOptions& options = {});
 

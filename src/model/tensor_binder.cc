@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/mxfp4.h"
-#include "model/tensor_names.h"
+#include "io/listing.h"
 
 namespace baltoro {
 namespace {
@@ -19,14 +19,19 @@ std::string shape_text(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-// "a, b and 7 more" of `total`.
-std::string list_text(const std::vector<std::string>& items, std::int64_t total,
-                      const char* separator) {
-  const auto shown = std::span(items).first(std::min(items.size(), kMaxListed));
-  std::string text = fmt::format("{}", fmt::join(shown, separator));
-  const std::int64_t rest = total - static_cast<std::int64_t>(shown.size());
-  if (rest > 0) text += fmt::format("{}and {} more", separator, rest);
-  return text;
+bool same_bytes(const CheckpointFiles& files, const TensorInfo& a, const TensorInfo& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+  std::vector<std::byte> of_a;
+  std::vector<std::byte> of_b;
+  for (std::uint64_t at = 0; at < a.bytes; at += kBlock) {
+    of_a.resize(std::min(kBlock, a.bytes - at));
+    of_b.resize(of_a.size());
+    files.files()[a.file].read(a.offset + at, of_a);
+    files.files()[b.file].read(b.offset + at, of_b);
+    if (of_a != of_b) return false;
+  }
+  return true;
 }
 
 bool is_float(DType dtype) {
@@ -132,6 +137,18 @@ WeightView TensorBinder::matrix(const std::string& name, std::int64_t rows, std:
   return view;
 }
 
+WeightView TensorBinder::plain_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                                      Split split) {
+  const TensorInfo* codes = use(name + ".weight_packed");
+  if (codes == nullptr) return matrix(name, rows, cols, split);
+  use(name + ".weight_scale");
+  wrong_.push_back(
+      fmt::format("{}: MXFP4 is not supported for this matrix; expected {}.weight of "
+                  "BF16, F16 or F32",
+                  codes->name, name));
+  return {};
+}
+
 std::vector<float> TensorBinder::vector(const std::string& name,
                                         std::initializer_list<Shape> shapes, std::int64_t used,
                                         Split split) {
@@ -145,6 +162,18 @@ std::vector<float> TensorBinder::vector(const std::string& name,
   return store_.read_f32(*tensor, split == Split::kRows ? count * partition_.rank : 0, count);
 }
 
+void TensorBinder::tied(const std::string& head, const std::string& embedding) {
+  const TensorInfo* table = store_.find(embedding + ".weight");
+  for (const char* suffix : {".weight", ".weight_packed"}) {
+    const TensorInfo* copy = use(head + suffix);
+    if (copy == nullptr || table == nullptr || same_bytes(store_.files(), *copy, *table)) continue;
+    wrong_.push_back(
+        fmt::format("{}: differs from {}, but tie_word_embeddings is true; set it to "
+                    "false",
+                    copy->name, table->name));
+  }
+}
+
 void TensorBinder::ignore(const std::string& name) {
   for (const char* suffix : {".weight", ".weight_packed", ".weight_scale"}) use(name + suffix);
 }
@@ -153,10 +182,12 @@ void TensorBinder::throw_if_bad() const {
   if (missing_.empty() && wrong_.empty()) return;
   std::string text = store_.files().path().string() + ":";
   if (!wrong_.empty())
-    text += fmt::format(" {}", list_text(wrong_, static_cast<std::int64_t>(wrong_.size()), "; "));
+    text += fmt::format(" {}", list_names(wrong_, wrong_.size(), kMaxListed, "; "));
   if (!missing_.empty()) {
-    text += fmt::format("{} {} tensors are missing: {}", wrong_.empty() ? "" : ";", num_missing_,
-                        list_text(missing_, num_missing_, ", "));
+    const auto count = static_cast<std::uint64_t>(num_missing_);
+    text += fmt::format("{} {} missing: {}", wrong_.empty() ? "" : ";",
+                        counted(count, "tensor is", "tensors are"),
+                        list_names(missing_, count, kMaxListed));
   }
   throw Error(ErrorCode::kBadModel, text);
 }

@@ -24,11 +24,16 @@ class TensorBinder {
   // cols] of the whole model, of which the view is this rank's part.
   WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                     Split split = Split::kNone);
+  // The same where MXFP4 cannot be read: a packed matrix is wrong.
+  WeightView plain_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                          Split split = Split::kNone);
   // Elements of a small tensor as f32, this rank's share of the first `used` of them under kRows.
   // The tensor must have one of `shapes`.
   std::vector<float> vector(const std::string& name, std::initializer_list<Shape> shapes,
                             std::int64_t used, Split split = Split::kNone);
 
+  // A head beside tied embeddings: where it is present it must repeat them byte for byte.
+  void tied(const std::string& head, const std::string& embedding);
   // A matrix that another rank reads: neither missing nor unused here.
   void ignore(const std::string& name);
 

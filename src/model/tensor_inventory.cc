@@ -179,11 +179,7 @@ class Inventory {
 
   void expert_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
     if (!config_.layout.mxfp4_experts) return matrix(name, rows, cols);
-    if (cols % kMxfp4Group != 0) {
-      fail(ErrorCode::kBadModel,
-           "{}: {} columns are no multiple of {}, which quantization_config needs", name, cols,
-           kMxfp4Group);
-    }
+    BALTORO_CHECK(cols % kMxfp4Group == 0, "{}: {} columns", name, cols);
     add(name + ".weight_packed", DType::kU8, {rows, cols / 2}, TensorRole::kPackedCodes);
     add(name + ".weight_scale", DType::kU8, {rows, cols / kMxfp4Group}, TensorRole::kPackedScales);
   }

@@ -56,7 +56,6 @@ struct TensorSpec {
 
 // The parts in file order: embedding, layers, end (final mix, norm and head), vision (empty
 // without a VisionConfig). A layer's list ends with its experts [first_expert, end_expert).
-// Throws Error{kBadModel} where MXFP4 experts are asked for and a width is no multiple of 32.
 std::vector<TensorSpec> embedding_tensors(const ModelConfig& config);
 std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer_idx,
                                       std::int64_t first_expert, std::int64_t end_expert);

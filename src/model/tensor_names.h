@@ -10,11 +10,6 @@ namespace baltoro {
 
 constexpr std::string_view kTextPrefix = "language_model.";
 
-// True for the vision tower and its projector, which a text model skips.
-constexpr bool is_vision_tensor(std::string_view name) {
-  return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
-}
-
 class TensorNames {
  public:
   explicit TensorNames(bool with_prefix) : prefix_(with_prefix ? kTextPrefix : "") {}

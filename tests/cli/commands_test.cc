@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -84,6 +85,35 @@ TEST(CliRun, TheSameSeedGivesTheSameTextAndAnotherSeedAnother) {
   };
   EXPECT_EQ(text("3"), text("3"));
   EXPECT_NE(text("3"), text("4"));
+}
+
+// Every default that the help names, given explicitly, changes nothing: a flag that is on though
+// its help says off would be seen here.
+TEST(CliRun, AnUnsetOptionIsItsDocumentedDefault) {
+  const std::vector<std::string> plain = {"run",   text_model().string(), "A cat", "-n", "6",
+                                          "--json"};
+  const json expected_out = run_json(plain);
+  const std::string help = run_baltoro({"run", "--help"}).out;
+  const std::regex with_default(R"((--[a-z-]+) [A-Z]+(:\{[^}]*\})?=(\S+))");
+  int found = 0;
+  for (std::sregex_iterator it(help.begin(), help.end(), with_default), end; it != end; ++it) {
+    std::vector<std::string> given = plain;
+    given.insert(given.end(), {(*it)[1], (*it)[3]});
+    EXPECT_EQ(run_json(given), expected_out) << (*it)[0];
+    ++found;
+  }
+  EXPECT_GE(found, 4) << help;
+  // What the help says in words.
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--top-k", "0"},
+                                                        {"--top-p", "1"},
+                                                        {"--min-p", "0"},
+                                                        {"--threads", "0"},
+                                                        {"--logprobs", "0"}}) {
+    std::vector<std::string> given = plain;
+    given.insert(given.end(), {option, value});
+    EXPECT_EQ(run_json(given), expected_out) << option;
+  }
 }
 
 TEST(CliRun, PromptFileAndStandardInputAreTheSame) {

@@ -88,29 +88,84 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"run", kModel, "--ids", "1", "--file", "a"}, 2, "give one of PROMPT"},
         WrongLine{{"run", kModel, "--ids", "1", "--top-p", "1.5"}, 2, "top_p is 1.5"},
         WrongLine{{"run", kModel, "--ids", "1", "--temperature", "-1"}, 2, "temperature is -1"},
-        WrongLine{{"run", kModel, "--ids", "1", "--temperature", "hot"}, 2, "--temperature"},
-        WrongLine{{"run", kModel, "--ids", "1", "-n", "-5"}, 2, "max_tokens is -5"},
-        WrongLine{{"run", kModel, "--ids", "1", "--threads", "-2"}, 2, "--threads is -2"},
-        WrongLine{{"run", kModel, "--ids", "1", "--activations", "int8"}, 2, "--activations"},
-        WrongLine{{"run", kModel, "--ids", "1", "--isa", "mmx"}, 2, "mmx"},
+        WrongLine{{"run", kModel, "--ids", "1", "--temperature", "hot"},
+                  2,
+                  "--temperature is \"hot\"; it must be a number"},
+        WrongLine{{"run", kModel, "--ids", "1", "-n", "-5"},
+                  2,
+                  "--max-tokens is -5; it must be at least 0"},
+        WrongLine{{"run", kModel, "--ids", "1", "--threads", "-2"},
+                  2,
+                  "--threads is -2; it must be at least 0"},
+        WrongLine{{"run", kModel, "--ids", "1", "--activations", "int8"},
+                  2,
+                  "--activations is \"int8\"; it must be bf16 or f32"},
+        WrongLine{{"run", kModel, "--ids", "1", "--isa", "mmx"},
+                  2,
+                  "--isa is \"mmx\"; it must be scalar, avx2"},
         WrongLine{{"run", kModel, "--ids", "1", "--device", "tpu"}, 2, "device \"tpu\" is unknown"},
         WrongLine{{"run", kModel, "hello"}, 2, "no tiktoken.model"},
         WrongLine{{"run", kModel, "--ids", "1", "--stop", "x"}, 2, "stop strings need a tokenizer"},
-        WrongLine{{"run", "/nowhere", "--ids", "1"}, 1, "/nowhere"},
+        WrongLine{{"run", "/nowhere", "--ids", "1"}, 3, "/nowhere: no such directory"},
         WrongLine{{"compare", kModel, "cpu:isa", "cpu", "--ids", "1"}, 2, "\"isa=\" is not known"},
         WrongLine{{"compare", kModel, "cpu:speed=9", "cpu", "--ids", "1"}, 2, "speed=9"},
         WrongLine{{"compare", kModel, "cpu", "cpu"}, 2, "give one of --ids, --file and --text"},
         WrongLine{{"score", kModel, "/nowhere.txt", "--format", "ids"}, 1, "/nowhere.txt"},
         WrongLine{
             {"inspect", kModel + "/config.json", "--verify"}, 2, "--verify reads the tensors"},
-        WrongLine{{"tokenize", kModel, "text"}, 1, "tiktoken.model"}));
+        WrongLine{{"run", kModel + "/config.json", "--ids", "1"},
+                  3,
+                  "config.json is a file; run needs the model's directory"},
+        WrongLine{{"compare", "/nowhere", "cpu", "cpu", "--ids", "1"}, 3, "no such directory"},
+        WrongLine{{"run", kModel, "--threads", "99999999999"}, 2, "it must be at most 1024"},
+        WrongLine{{"run", kModel, "-n", "99999999999999999999"},
+                  2,
+                  "--max-tokens is 99999999999999999999; it must be at most 9223372036854775807"},
+        WrongLine{{"run", kModel, "-n", "1.5"}, 2, "--max-tokens is 1.5; it must be a whole"},
+        WrongLine{{"run", kModel, "--seed", "-1"}, 2, "--seed is -1; it must be at least 0"},
+        WrongLine{{"run", kModel, "--seed", "99999999999999999999999"},
+                  2,
+                  "it must be at most 18446744073709551615"},
+        WrongLine{{"run", kModel, "--seed", "abc"}, 2, "--seed is \"abc\"; it must be a number"},
+        WrongLine{
+            {"run", kModel, "-n", "1", "-n", "2"}, 2, "--max-tokens is given twice; keep one"},
+        WrongLine{{"run", kModel, "-n"}, 2, "--max-tokens needs a number behind it"},
+        WrongLine{{"run", kModel, "--file"}, 2, "--file needs a value behind it"},
+        WrongLine{
+            {"run", kModel, "--load", "foo"}, 2, "--load is \"foo\"; it must be auto, copy or map"},
+        WrongLine{{"inspect", kModel, "--latent-norm-eps", "1e-60"},
+                  2,
+                  "--latent-norm-eps is 1e-60; it must be"},
+        WrongLine{{"compare", kModel, "cpu", "cpu", "--ids", "1", "--decode", "-1"},
+                  2,
+                  "--decode is -1; it must be at least 0"},
+        WrongLine{{"run", kModel, "--stop-x"}, 2, "did you mean --stop?"},
+        WrongLine{{"run", kModel, "--jsonl", "a", "--stats"}, 2, "--stats has no effect with"},
+        WrongLine{
+            {"run", kModel, "--jsonl", "a", "--logprobs", "2"}, 2, "--logprobs has no effect"},
+        WrongLine{{"run", kModel, "--jsonl", "a", "--control"}, 2, "--control has no effect with"},
+        WrongLine{{"chat", kModel, "--logprobs", "2"}, 2, "--logprobs has no effect with chat"},
+        WrongLine{{"chat", kModel, "--thinking-effort", "extreme"},
+                  2,
+                  "--thinking-effort is \"extreme\"; it must be low, high or max"},
+        WrongLine{
+            {"tokenize", kModel, "hi", "--decode", "3"}, 2, "TEXT has no effect with --decode"},
+        WrongLine{{"tokenize", kModel, "text"}, 3, "tiktoken.model"}));
 
 TEST(CliOutput, AFullDiskIsAnError) {
-  std::string output;
-  const int status =
-      testing::run_shell("(" BALTORO_BINARY " inspect " + kModel + " > /dev/full)", &output);
-  EXPECT_NE(status, 0);
-  EXPECT_TRUE(has(output, "standard output cannot be written")) << output;
+  const std::string model = testing::text_model().string();
+  const std::string binary = BALTORO_BINARY;
+  for (const std::string& command :
+       {binary + " inspect " + kModel, binary + " run " + model + " A -n 4",
+        "echo '{\"prompt\": \"A\", \"max_tokens\": 4}' | " + binary + " run " + model +
+            " --jsonl -",
+        "echo Hello | " + binary + " chat " + model + " -n 4",
+        "echo Hello | " + binary + " chat " + model + " -n 4 --json"}) {
+    std::string output;
+    const int status = testing::run_shell("(" + command + " > /dev/full)", &output);
+    EXPECT_NE(status, 0) << command;
+    EXPECT_TRUE(has(output, "standard output cannot be written")) << command << output;
+  }
 }
 
 }  // namespace

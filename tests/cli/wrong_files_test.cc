@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                     testing::write_file(dir / "config.json", "{\"a\": 1, \"a\": 2}");
                   },
                   "\"a\""}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 class WrongTokenizer : public ::testing::TestWithParam<WrongFile> {};
 
@@ -186,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
             "config_is_no_json",
             [](const fs::path& dir) { testing::write_file(dir / "tokenizer_config.json", "[1,"); },
             "tokenizer_config.json"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 class WrongWeights : public ::testing::TestWithParam<WrongFile> {};
 
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
             "another_width",
             [](json& c) { c["intermediate_size"] = c["intermediate_size"].get<int>() + 32; },
             "expected")),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace baltoro

@@ -153,8 +153,11 @@ std::int64_t count_flips(const std::map<int, std::vector<std::int32_t>>& chosen,
 
 TEST_P(Fixture, RoutesAsFloat64InF32AndCountsTheFlipsOfBf16) {
   const ModelConfig config = load_config(dir_);
-  if (config.num_layers_of(FfnKind::kMoe) == 0) GTEST_SKIP() << "no MoE layer";
   const std::vector<float> routing = testing::read_tensor(dir_ / "expected.safetensors", "routing");
+  if (config.num_layers_of(FfnKind::kMoe) == 0) {
+    EXPECT_TRUE(routing.empty());
+    return;
+  }
   const auto top_k = static_cast<std::size_t>(config.moe.experts_per_token);
   EXPECT_EQ(count_flips(route_prompt(dir_, Activations::kF32, ids_), routing, top_k), 0);
   const std::int64_t flips =
@@ -167,7 +170,7 @@ TEST_P(Fixture, RoutesAsFloat64InF32AndCountsTheFlipsOfBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, Fixture, ::testing::ValuesIn(fixtures()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace baltoro

@@ -76,14 +76,21 @@ TEST(SingleFileCheckpoint, ByFileOrByDirectory) {
 
 TEST(BrokenCheckpoint, MissingDirectoryAndShards) {
   const TempDir dir;
-  EXPECT_EQ(open_error(dir / "absent").code(), ErrorCode::kIo);
-  EXPECT_EQ(open_error(dir.path()).code(), ErrorCode::kIo);
+  const Error absent = open_error(dir / "absent");
+  EXPECT_EQ(absent.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(absent.what(), HasSubstr("absent: no such directory; give a checkpoint's directory"));
+  const Error empty = open_error(dir.path());
+  EXPECT_EQ(empty.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(empty.what(), HasSubstr("no .safetensors file; fetch the checkpoint's weights"));
   write_shards(dir);
   std::filesystem::remove(dir / "1.safetensors");
+  EXPECT_THAT(open_error(dir.path()).what(),
+              HasSubstr("1 of 2 shards is missing: 1.safetensors; fetch it again"));
   std::filesystem::remove(dir / "2.safetensors");
   const Error error = open_error(dir.path());
-  EXPECT_EQ(error.code(), ErrorCode::kIo);
-  EXPECT_THAT(error.what(), HasSubstr("2 of 2 shards are missing: 1.safetensors, 2.safetensors"));
+  EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(error.what(), HasSubstr("2 of 2 shards are missing: 1.safetensors, 2.safetensors; "
+                                      "fetch them again"));
 }
 
 TEST(BrokenCheckpoint, IndexAndFilesDisagree) {
@@ -100,7 +107,7 @@ TEST(BrokenCheckpoint, IndexAndFilesDisagree) {
   EXPECT_THAT(
       error_with_index(
           R"({"weight_map":{"x":"1.safetensors","y":"2.safetensors","z":"2.safetensors"}})"),
-      HasSubstr("1 tensors of the index stand in none of its files: z"));
+      HasSubstr("1 tensor of the index stands in none of its files: z"));
   EXPECT_THAT(error_with_index(R"({"weight_map":{"x":"1.safetensors","x":"2.safetensors"}})"),
               HasSubstr("tensor x stands twice in weight_map"));
   EXPECT_THAT(error_with_index(
@@ -133,7 +140,8 @@ TEST(BrokenCheckpoint, TensorsThatTheIndexDoesNotList) {
              safetensors_bytes(R"({"y":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},
                                    "w":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
                                "abcd"));
-  EXPECT_THAT(open_error(dir.path()).what(), HasSubstr("not in the index: w"));
+  EXPECT_THAT(open_error(dir.path()).what(),
+              HasSubstr("1 tensor of the files is not in the index: w"));
 }
 
 // K3's index has half a million entries: a quadratic step would take hours, here minutes.

@@ -77,6 +77,11 @@ TEST(JsonText, ErrorsCarryLineAndColumn) {
     return std::string(catch_error([&] { parse_json(text, "c.json"); }).what());
   };
   EXPECT_THAT(message("{\n \"a\": tru }"), HasSubstr("c.json: line 2, column"));
+  // One position, one reason, none of the parser's names.
+  EXPECT_EQ(message("{"),
+            "c.json: line 1, column 2: not valid JSON: unexpected end of input; expected string "
+            "literal");
+  EXPECT_LT(message("[\"" + std::string(5000, 'x')).size(), 250u);
   EXPECT_THAT(message(R"({"a":{"b":1,"b":2}})"), HasSubstr("\"b\" stands twice"));
   EXPECT_THAT(message(std::string(1000, '[')), HasSubstr("deeper than 64"));
   EXPECT_THAT(message("\"\xff\""), HasSubstr("not valid JSON"));
@@ -111,6 +116,47 @@ TEST(MemoryUnits, ResidentBytesFollowAnAllocation) {
   EXPECT_GT(delta, 0.9 * kBytes);
   EXPECT_LT(delta, 1.2 * kBytes);
   EXPECT_GT(available_memory_bytes(), std::uint64_t{1} << 20);
+}
+
+// Directories as the system shows them: 8 GiB free in all, a group limited to 4 GiB of which 3 GiB
+// are used, 2 GiB of them files that can be dropped.
+class MemoryLimit : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+  void SetUp() override {
+    write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable:   8388608 kB\n");
+  }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    write_file(root_ / path, text);
+  }
+
+  TempDir root_;
+};
+
+TEST_F(MemoryLimit, WithoutAGroupTheSystemDecides) {
+  EXPECT_EQ(available_memory_bytes(root_.path()), 8 * kGiB);
+  write("sys/fs/cgroup/memory.max", "max\n");
+  write("sys/fs/cgroup/memory.current", "3221225472\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 8 * kGiB);
+}
+
+TEST_F(MemoryLimit, ThePageCacheOfTheGroupIsFree) {
+  write("sys/fs/cgroup/memory.max", "4294967296\n");
+  write("sys/fs/cgroup/memory.current", "3221225472\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), kGiB);
+  write("sys/fs/cgroup/memory.stat",
+        "anon 1073741824\nfile 2147483648\ninactive_file 1610612736\nactive_file 536870912\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 3 * kGiB);
+}
+
+TEST_F(MemoryLimit, OfTheFirstVersionToo) {
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "4294967296\n");
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "3221225472\n");
+  write("sys/fs/cgroup/memory/memory.stat",
+        "inactive_file 7\ntotal_inactive_file 1610612736\ntotal_active_file 536870912\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 3 * kGiB);
 }
 
 }  // namespace

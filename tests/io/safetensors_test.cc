@@ -96,7 +96,7 @@ const WrongHeader kWrongHeaders[] = {
      "tensor a: its shape needs 12 bytes, its data_offsets [0, 10] hold 10"},
     {"UnknownDtypeIsNotSizedAsZero",
      R"({"a":{"dtype":"F8_E5M2X","shape":[4],"data_offsets":[0,0]}})", 0,
-     "the dtype \"F8_E5M2X\" is not known"},
+     "the dtype F8_E5M2X is not supported; baltoro reads BF16, F32, F16, U8, I32"},
     {"ShapeOverflows",
      R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
      "overflows 64 bits"},
@@ -104,7 +104,9 @@ const WrongHeader kWrongHeaders[] = {
      R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", 0,
      "overflows 64 bits"},
     {"NegativeDimension", R"({"a":{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}})", 4,
-     "tensor a: unexpected the number -4"},
+     "tensor a: shape has -4; dimensions are 0 or more"},
+    {"NegativeOffset", R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[-4,0]}})", 4,
+     "tensor a: data_offsets has -4; offsets are 0 or more"},
     {"FractionalDimension", R"({"a":{"dtype":"U8","shape":[4.0],"data_offsets":[0,4]}})", 4,
      "unexpected the number 4.0"},
     {"FiveDimensions", R"({"a":{"dtype":"U8","shape":[1,1,1,1,1],"data_offsets":[0,1]}})", 1,
@@ -188,6 +190,15 @@ TEST(SafetensorsWriter, AnUnfinishedFileLeavesNothing) {
     EXPECT_THROW(writer.finish(), Error);
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(SafetensorsWriter, AFileThatCannotGetItsNameLeavesNothing) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "x.safetensors");
+  SafetensorsWriter writer(dir / "x.safetensors", {{"a", DType::kU8, {1}}});
+  writer.write(std::as_bytes(std::span("x", 1)));
+  EXPECT_EQ(catch_error([&] { writer.finish(); }).code(), ErrorCode::kIo);
+  EXPECT_FALSE(std::filesystem::exists(dir / "x.safetensors.partial"));
 }
 
 }  // namespace

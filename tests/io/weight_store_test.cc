@@ -86,6 +86,49 @@ TEST(WeightStoreMode, AutoCopiesWhatFits) {
   EXPECT_EQ(WeightStore(dir.path(), {.share = 1e18}).mode(), LoadMode::kMap);
 }
 
+TEST(WeightStoreMode, ACopyBeyondTheMemoryIsRefused) {
+  const TempDir dir;
+  write_matrix(dir / "model.safetensors", 4, 4);
+  const Error error =
+      catch_error([&] { WeightStore(dir.path(), {.mode = LoadMode::kCopy, .share = 1e18}); });
+  EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
+  EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("the weights need "),
+                                           HasSubstr("are free; use --load map")));
+  EXPECT_EQ(WeightStore(dir.path(), {.mode = LoadMode::kMap, .share = 1e18}).mode(),
+            LoadMode::kMap);
+}
+
+// A scale of 255 is NaN: found while loading, whole or as a slice, and only among scales.
+TEST(ScalesOf255, AreRefusedWhenCopied) {
+  const TempDir dir;
+  constexpr std::int64_t kRows = 3000;
+  constexpr std::int64_t kCols = 4096;  // more than one job of 8 MiB
+  std::string bytes(static_cast<std::size_t>(kRows * kCols), '\x7f');
+  const auto load = [&](const char* name, const TensorSlice& slice, LoadMode mode) {
+    SafetensorsWriter writer(dir / "model.safetensors",
+                             {{"other", DType::kU8, {3}}, {name, DType::kU8, {kRows, kCols}}});
+    writer.write(std::as_bytes(std::span("\xff\xff\xff", 3)));
+    writer.write(std::as_bytes(std::span(bytes)));
+    writer.finish();
+    WeightStore store(dir.path(), {.mode = mode});
+    store.place(*store.find("other"));
+    store.place(*store.find(name), slice);
+    store.load();
+  };
+  const TensorSlice whole = {0, kRows, 0, kCols};
+  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, LoadMode::kCopy));
+  bytes[2500 * kCols + 17] = '\xff';
+  EXPECT_NO_THROW(load("e.w1.weight_packed", whole, LoadMode::kCopy));
+  EXPECT_NO_THROW(load("e.w1.weight_scale", {0, 2500, 0, kCols}, LoadMode::kCopy));
+  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, LoadMode::kMap));
+  for (const TensorSlice& slice : {whole, TensorSlice{2000, 1000, 0, 64}}) {
+    const Error error = catch_error([&] { load("e.w1.weight_scale", slice, LoadMode::kCopy); });
+    EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+    EXPECT_THAT(error.what(), HasSubstr("tensor e.w1.weight_scale: the scale at offset 10240017 is "
+                                        "255"));
+  }
+}
+
 TEST(WeightStoreSlice, OutsideOfTheTensorIsInternal) {
   const TempDir dir;
   write_matrix(dir / "model.safetensors", 4, 8);
@@ -148,7 +191,8 @@ class SparseExperts : public testing::Test {
 
 TEST_F(SparseExperts, OffsetsAreOf64Bits) {
   for (LoadMode mode : {LoadMode::kMap, LoadMode::kCopy}) {
-    WeightStore store(path_, {.mode = mode});
+    // Slices alone are placed: a share of nothing.
+    WeightStore store(path_, {.mode = mode, .share = 0.0});
     const TensorInfo& experts = *store.find("experts");
     std::vector<const std::byte*> heads;
     for (std::int64_t expert : {122, 123, 244, 245, 249}) {

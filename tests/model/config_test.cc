@@ -34,7 +34,7 @@ TEST(ConfigOfTheRelease, KimiK3) {
   EXPECT_EQ(c.mla.kind, MlaKind::kLatent);
   EXPECT_EQ(c.mla.q_lora_rank, 1536);
   EXPECT_EQ(c.mla.cache_width(), 576);
-  EXPECT_EQ(c.mla.score_dim(), 192);
+  EXPECT_EQ(c.mla.qk_dim(), 192);
   EXPECT_EQ(c.mla.output_gate, OutputGate::kFull);
   EXPECT_FALSE(c.mla.rope_theta.has_value());
   EXPECT_EQ(c.moe.latent_size, 3584);
@@ -146,6 +146,44 @@ TEST(MissingKeys, OneErrorListsThemAll) {
             HasSubstr("moe_renormalize"), HasSubstr("v_head_dim")));
 }
 
+// Without the lists of layers any kind may be there.
+TEST(MissingKeys, AnEmptyFileListsThemAll) {
+  json config = k3();
+  config["text_config"] = json::object();
+  const std::string message = error_of(config).what();
+  for (const char* key : {"vocab_size",
+                          "num_hidden_layers",
+                          "linear_attn_config.kda_layers",
+                          "linear_attn_config.full_attn_layers",
+                          "linear_attn_config.num_heads",
+                          "linear_attn_config.head_dim",
+                          "linear_attn_config.short_conv_kernel_size",
+                          "num_attention_heads",
+                          "kv_lora_rank",
+                          "qk_nope_head_dim",
+                          "qk_rope_head_dim",
+                          "v_head_dim",
+                          "mla_use_nope",
+                          "intermediate_size",
+                          "num_experts",
+                          "num_experts_per_token",
+                          "moe_intermediate_size",
+                          "num_shared_experts",
+                          "routed_scaling_factor",
+                          "hidden_act",
+                          "activation_situ_beta",
+                          "activation_situ_linear_beta",
+                          "moe_renormalize"}) {
+    EXPECT_THAT(message, HasSubstr(std::string("text_config.") + key));
+  }
+  EXPECT_THAT(message, testing::Not(HasSubstr("out of range")));
+
+  config = k3();
+  config["text_config"].erase("linear_attn_config");
+  EXPECT_THAT(error_of(config).what(),
+              AllOf(HasSubstr("5 keys are missing"), HasSubstr("linear_attn_config.num_heads")));
+}
+
 TEST(MissingKeys, OnlyTheKindsOfLayersThatExistNeedTheirs) {
   json config = linear();
   config["num_hidden_layers"] = 2;
@@ -203,7 +241,7 @@ TEST(Variants, AreReadFromTheirKeys) {
   EXPECT_TRUE(load_config(kFixtures / "gdn").kda.decay_per_head);
   EXPECT_EQ(load_config(kFixtures / "gdn").kda.decay_width(), 2);
   EXPECT_EQ(load_config(kFixtures / "kv_unequal").kda.head_dim_v, 24);
-  EXPECT_EQ(load_config(kFixtures / "mqa").mla.score_dim(), 32 + 16);
+  EXPECT_EQ(load_config(kFixtures / "mqa").mla.qk_dim(), 32 + 16);
   EXPECT_EQ(load_config(kFixtures / "gqa").mla.num_kv_heads, 2);
   EXPECT_EQ(load_config(kFixtures / "gqa").mla.cache_width(), 2 * (24 + 16));
   EXPECT_EQ(load_config(kFixtures / "attnres_full").attn_res_sublayers, 1);

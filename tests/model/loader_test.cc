@@ -243,7 +243,7 @@ TEST(BindErrors, HalfOfAPackedMatrixAndBothForms) {
   const EditedCheckpoint::Tensor scales = checkpoint.tensors[expert + ".weight_scale"];
   checkpoint.tensors.erase(expert + ".weight_scale");
   EXPECT_THAT(checkpoint.load_error().what(),
-              HasSubstr("1 tensors are missing: language_model.model.layers.1.block_sparse_moe."
+              HasSubstr("1 tensor is missing: language_model.model.layers.1.block_sparse_moe."
                         "experts.3.w2.weight_scale"));
   checkpoint.tensors[expert + ".weight_scale"] = scales;
   checkpoint.tensors[expert + ".weight"] = {"BF16", {32, 32}, std::string(32 * 32 * 2, '\0')};
@@ -276,7 +276,8 @@ TEST(BindErrors, WeightsThatTheConfigurationIgnores) {
   EXPECT_THAT(message_without("mla_use_output_gate", nullptr),
               AllOf(HasSubstr("no use for 2 tensors"), HasSubstr("layers.3.self_attn.g_proj")));
   EXPECT_THAT(message_without("attn_res_block_size", nullptr),
-              AllOf(HasSubstr("no use for 22 tensors"), HasSubstr("self_attention_res_norm")));
+              AllOf(HasSubstr("no use for 22 tensors"), HasSubstr("self_attention_res_norm"),
+                    HasSubstr(" and 19 more; it does not describe"), HasSubstr("baltoro-")));
   EXPECT_THAT(message_without("q_lora_rank", nullptr), HasSubstr("layers.3.self_attn.q_proj"));
   EXPECT_THAT(message_without("use_full_rank_gate", "linear_attn_config"),
               HasSubstr("layers.0.self_attn.g_a_proj"));
@@ -352,6 +353,58 @@ TEST(BindTied, LmHeadIsTheEmbedding) {
   const LoadedModel model = checkpoint.load();
   EXPECT_EQ(model.weights.lm_head.data, model.weights.embed.data);
   EXPECT_EQ(model.weights.lm_head.rows, 96);
+}
+
+// A head of its own beside tied embeddings would be ignored: fluent, and wrong.
+TEST(BindTied, AHeadBesideItMustBeTheSame) {
+  EditedCheckpoint checkpoint("k3");
+  json config = json::parse(read_file(kFixtures / "k3" / "config.json"));
+  config["text_config"]["tie_word_embeddings"] = true;
+  checkpoint.write_config(config.dump());
+  const std::string head = "language_model.lm_head.weight";
+  checkpoint.tensors[head] = checkpoint.tensors["language_model.model.embed_tokens.weight"];
+  EXPECT_TRUE(checkpoint.load().report.unused.empty());
+  checkpoint.tensors[head].bytes.back() ^= 1;
+  const Error error = checkpoint.load_error();
+  EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr(head + ": differs from language_model.model.embed"),
+                                  HasSubstr("tie_word_embeddings is true")));
+}
+
+// The absorbed form and the lookup read rows as numbers.
+TEST(BindErrors, MatricesThatCannotBePacked) {
+  for (const std::string& name : {std::string("language_model.model.layers.4.self_attn.kv_b_proj"),
+                                  std::string("language_model.model.embed_tokens")}) {
+    EditedCheckpoint checkpoint("k3");
+    const EditedCheckpoint::Tensor plain = checkpoint.tensors.at(name + ".weight");
+    checkpoint.tensors.erase(name + ".weight");
+    const std::int64_t rows = plain.shape[0];
+    checkpoint.tensors[name + ".weight_packed"] = {
+        "U8", {rows, 32}, std::string(static_cast<std::size_t>(rows) * 32, '\0')};
+    checkpoint.tensors[name + ".weight_scale"] = {
+        "U8", {rows, 2}, std::string(static_cast<std::size_t>(rows) * 2, '\x7f')};
+    const Error error = checkpoint.load_error();
+    EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(name + ".weight_packed: MXFP4 is not supported"),
+                                    testing::Not(HasSubstr("missing"))));
+  }
+}
+
+TEST(LoadModel, AFileIsNoDirectory) {
+  const std::filesystem::path file = kFixtures / "k3" / "config.json";
+  const Error error = catch_error([&] { load_model(file); });
+  EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(error.what(), HasSubstr("config.json is a file; give the model's directory"));
+}
+
+// An expert that no prompt chooses can hold NaN for a long time.
+TEST(LoadModel, AScaleOf255IsFoundWhereItIsCopied) {
+  EditedCheckpoint checkpoint("k3");
+  const std::string name = kLayer1 + "block_sparse_moe.experts.3.w2.weight_scale";
+  checkpoint.tensors.at(name).bytes[5] = '\xff';
+  const Error error = checkpoint.load_error();
+  EXPECT_EQ(error.code(), ErrorCode::kBadModel);
+  EXPECT_THAT(error.what(), HasSubstr("tensor " + name + ": the scale at offset 5 is 255"));
 }
 
 }  // namespace

@@ -122,6 +122,39 @@ TEST(SynthTokenizer, IsWrittenWhereItFits) {
   EXPECT_FALSE(std::filesystem::exists(dir / "small" / "tiktoken.model"));
 }
 
+// The old index would name the old shards: another model than the one just written.
+TEST(SynthErrors, ADirectoryThatHoldsAModel) {
+  const TempDir dir;
+  synthesize(kFixtures / "k3", dir / "sharded", {.seed = 3, .num_shards = 3});
+  const Error error = catch_error([&] { synthesize(kFixtures / "k3", dir / "sharded"); });
+  EXPECT_EQ(error.code(), ErrorCode::kUsage);
+  EXPECT_EQ(std::string(error.what()),
+            (dir / "sharded").string() + " holds a model already; give an empty directory");
+  for (const char* name : {"old.safetensors", "model.safetensors.index.json", "config.json"}) {
+    std::filesystem::create_directory(dir / "one");
+    write_file(dir / "one" / name, "{}");
+    EXPECT_EQ(catch_error([&] { synthesize(kFixtures / "k3", dir / "one"); }).code(),
+              ErrorCode::kUsage);
+    std::filesystem::remove_all(dir / "one");
+  }
+  std::filesystem::create_directory(dir / "one");
+  write_file(dir / "one" / "notes.txt", "x");
+  EXPECT_NO_THROW(synthesize(kFixtures / "k3", dir / "one"));
+}
+
+TEST(SynthErrors, ADiskWithoutRoomIsSeenBeforeTheFirstByte) {
+  const TempDir dir;
+  nlohmann::json config = k3_like();
+  config["text_config"]["vocab_size"] = 1 << 24;
+  config["text_config"]["hidden_size"] = 1 << 20;  // 32 TiB a matrix
+  write_file(dir / "config.json", config.dump());
+  const Error error = catch_error([&] { synthesize(dir / "config.json", dir / "out"); });
+  EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
+  EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("the weights need 6"),
+                                           testing::HasSubstr("GiB are free")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir / "out"));
+}
+
 TEST(SynthErrors, ShardsOutOfRange) {
   const TempDir dir;
   for (int shards : {0, -1, 8}) {
