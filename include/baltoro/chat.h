@@ -154,13 +154,14 @@ class ChatFormat {
   enum class Kind { kXtml, kK2Instruct, kK2Thinking };
 
   // Chooses the format by the special tokens: <|im_middle|> is K2 (with <think>: K2-Thinking),
-  // else <|open|> is XTML. Throws Error{kUnsupported} if there is neither, Error{kBadModel} naming
-  // a marker of the format that is missing. The system text that K2 puts before a conversation
+  // else <|open|> is XTML. Throws Error{kBadModel} if there is neither, or naming a marker of the
+  // format that is missing. The system text that K2 puts before a conversation
   // without one is read from `dir`/chat_template.jinja where that file exists.
   static ChatFormat load(const Tokenizer& tokenizer, const std::filesystem::path& dir);
 
-  // As load, with that system text given; not set: none.
-  ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_system);
+  // As load, with that system text given; not set: none. `where` names the vocabulary in messages.
+  ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_system,
+             const std::string& where = "tokenizer_config.json");
 
   Kind kind() const { return kind_; }
 

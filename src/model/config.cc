@@ -56,8 +56,7 @@ void read_layers(ConfigReader& reader, ModelConfig& config) {
   const std::int64_t every = reader.integer({"moe_layer_freq"}, kCount);
   const auto kda = reader.integers(kda_key);
   const auto full = reader.integers(full_key);
-  // What follows measures by the number of layers.
-  if (config.num_layers == 0) return;
+  if (config.num_layers == 0) return;  // it is the measure of what follows
   if (first_moe > config.num_layers) {
     reader.problem(first_key,
                    fmt::format("{} exceeds num_hidden_layers {}", first_moe, config.num_layers));

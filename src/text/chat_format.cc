@@ -16,6 +16,8 @@
 namespace baltoro {
 namespace {
 
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
 struct MarkerName {
   const char* token;
   ChatMarker marker;
@@ -42,25 +44,24 @@ constexpr MarkerName kK2ThinkMarkers[] = {{kK2ThinkBegin, ChatMarker::kThinkBegi
 constexpr std::array<const char*, 4> kK2PromptTokens = {kK2User, kK2Assistant, kK2System,
                                                         kK2Middle};
 
-TokenId require_special(const Tokenizer& tokenizer, const char* token) {
+TokenId require_special(const Tokenizer& tokenizer, const char* token, const std::string& where) {
   const std::optional<TokenId> id = tokenizer.special_id(token);
   if (id) return *id;
   fail(ErrorCode::kBadModel,
-       "tokenizer_config.json: added_tokens_decoder lacks {}, which the chat format of this model "
-       "needs",
+       "{}: added_tokens_decoder lacks {}, which the chat format of this model needs", where,
        token);
 }
 
-ChatFormat::Kind choose_kind(const Tokenizer& tokenizer) {
+ChatFormat::Kind choose_kind(const Tokenizer& tokenizer, const std::string& where) {
   if (tokenizer.special_id(kK2Middle)) {
     const bool thinks = tokenizer.special_id(kK2ThinkBegin).has_value();
     return thinks ? ChatFormat::Kind::kK2Thinking : ChatFormat::Kind::kK2Instruct;
   }
   if (tokenizer.special_id(kXtmlOpen)) return ChatFormat::Kind::kXtml;
-  fail(ErrorCode::kUnsupported,
-       "tokenizer_config.json: added_tokens_decoder has neither {} (K2 format) nor {} (XTML), so "
-       "this model has no known chat format",
-       kK2Middle, kXtmlOpen);
+  fail(ErrorCode::kBadModel,
+       "{}: added_tokens_decoder has neither {} (K2 format) nor {} (XTML), so this model has no "
+       "known chat format; use baltoro run for plain text",
+       where, kK2Middle, kXtmlOpen);
 }
 
 std::optional<std::string> read_default_system(const std::filesystem::path& file) {
@@ -74,16 +75,18 @@ std::optional<std::string> read_default_system(const std::filesystem::path& file
 }  // namespace
 
 ChatFormat ChatFormat::load(const Tokenizer& tokenizer, const std::filesystem::path& dir) {
-  return ChatFormat(tokenizer, read_default_system(dir / "chat_template.jinja"));
+  return ChatFormat(tokenizer, read_default_system(dir / "chat_template.jinja"),
+                    (dir / kTokenizerConfig).string());
 }
 
-ChatFormat::ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_system)
+ChatFormat::ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_system,
+                       const std::string& where)
     : tokenizer_(std::move(tokenizer)),
       default_system_(std::move(default_system)),
-      kind_(choose_kind(tokenizer_)) {
+      kind_(choose_kind(tokenizer_, where)) {
   const auto add = [&](std::span<const MarkerName> names) {
     for (const MarkerName& name : names) {
-      markers_.emplace_back(require_special(tokenizer_, name.token), name.marker);
+      markers_.emplace_back(require_special(tokenizer_, name.token, where), name.marker);
     }
   };
   if (kind_ == Kind::kXtml) {
@@ -92,7 +95,7 @@ ChatFormat::ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_s
   }
   add(kK2Markers);
   if (kind_ == Kind::kK2Thinking) add(kK2ThinkMarkers);
-  for (const char* token : kK2PromptTokens) require_special(tokenizer_, token);
+  for (const char* token : kK2PromptTokens) require_special(tokenizer_, token, where);
 }
 
 std::vector<PromptSegment> ChatFormat::segments(const Conversation& conversation) const {
@@ -104,7 +107,7 @@ std::vector<TokenId> ChatFormat::render(const Conversation& conversation) const 
   std::vector<TokenId> ids;
   for (const PromptSegment& segment : segments(conversation)) {
     if (segment.kind == PromptSegment::Kind::kControl) {
-      ids.push_back(require_special(tokenizer_, segment.text.c_str()));
+      ids.push_back(require_special(tokenizer_, segment.text.c_str(), kTokenizerConfig));
     } else {
       const std::vector<TokenId> text = tokenizer_.encode(segment.text);
       ids.insert(ids.end(), text.begin(), text.end());

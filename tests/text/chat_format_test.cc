@@ -31,7 +31,7 @@ TEST(ChatFormat, AVocabularyWithoutAFormatIsRefused) {
   EXPECT_THAT(error_of([] {
                 ChatFormat(byte_tokenizer({"[BOS]", "[EOS]"}), std::nullopt);
               }),
-              HasSubstr("unsupported: tokenizer_config.json: added_tokens_decoder has neither "
+              HasSubstr("bad model: tokenizer_config.json: added_tokens_decoder has neither "
                         "<|im_middle|> (K2 format) nor <|open|> (XTML)"));
 }
 
