@@ -206,6 +206,67 @@ TEST(CliRun, RequestsAreAnsweredLineByLineAndABadOneDoesNotStopTheRest) {
   EXPECT_EQ(answers[4]["text"], answers[0]["text"]);  // greedy, and nothing leaks between requests
 }
 
+// One answer of one request.
+json answer(const json& request) {
+  const Outcome outcome =
+      run_baltoro({"run", text_model().string(), "--jsonl", "-"}, request.dump() + "\n");
+  return json::parse(outcome.out);
+}
+
+TEST(CliJsonl, KeysAndNumbersThatWouldBeIgnoredAreErrors) {
+  const auto error = [](const char* key, const json& value) {
+    return answer({{"prompt", "A"}, {key, value}}).value("error", "none");
+  };
+  EXPECT_TRUE(has(error("temprature", 1), "did you mean \"temperature\"?"));
+  EXPECT_TRUE(has(error("logprobs", 1), "the key \"logprobs\" is unknown"));
+  EXPECT_TRUE(has(error("tools", json::array()), "no effect without \"messages\""));
+  EXPECT_TRUE(has(error("seed", -5), "seed is -5; it must be an integer from 0"));
+  EXPECT_TRUE(has(error("max_tokens", UINT64_MAX), "max_tokens is 18446744073709551615; it must"));
+  EXPECT_TRUE(has(error("top_k", 1.5), "top_k is 1.5; it must be an integer"));
+}
+
+// Two characters of the middle.
+std::string middle(const std::string& text) {
+  std::size_t at = text.size() / 2;
+  while (at < text.size() && (text[at] & 0xC0) == 0x80) ++at;
+  std::size_t end = at + 1;
+  for (int more = 0; end < text.size() && more < 2; ++end) more += (text[end] & 0xC0) != 0x80;
+  return text.substr(at, end - at - 1);
+}
+
+TEST(CliJsonl, AStopStringEndsTheAnswerOfAChat) {
+  json request = {{"messages", {{{"role", "user"}, {"content", "Hello"}}}},
+                  {"thinking", false},
+                  {"max_tokens", 40}};
+  const json whole = answer(request);
+  const std::string text = whole["text"];
+  ASSERT_GT(text.size(), 12u) << whole;
+  const std::string stop = middle(text);
+  request["stop"] = stop;
+  const json out = answer(request);
+  EXPECT_EQ(out["text"], text.substr(0, text.find(stop))) << stop;
+  EXPECT_EQ(out["finish_reason"], "stop");
+  EXPECT_LT(out["completion_tokens"], whole["completion_tokens"]);
+}
+
+TEST(CliRun, AnEmptyPromptIsNotStandardInput) {
+  const Outcome outcome = run_baltoro({"run", text_model().string(), ""}, "A cat");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(has(outcome.err, "the prompt is empty")) << outcome.err;
+}
+
+TEST(CliRun, ATokenizerOfAnotherModelIsRefused) {
+  const TempDir dir;
+  fs::copy(testing::fixture("k3"), dir.path() / "m");
+  for (const char* name : {"tiktoken.model", "tokenizer_config.json"}) {
+    fs::copy_file(fs::path(BALTORO_TEST_DATA) / "tokenizer" / name, dir.path() / "m" / name);
+  }
+  const Outcome outcome = run_baltoro({"run", (dir.path() / "m").string(), "A cat"});
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "m/tiktoken.model")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "m/config.json")) << outcome.err;
+}
+
 TEST(CliTokenize, RoundTripsAndKeepsSpecialStringsApart) {
   const std::string model = text_model().string();
   const std::string text = "Hello [EOS] world";
@@ -309,6 +370,34 @@ TEST(CliInspect, JsonOfAModelNamesLayersAndFiles) {
   EXPECT_EQ(out["files"]["bytes"], out["bytes"]);
 }
 
+TEST(CliInspect, VerifySaysWhatDoesNotFitTheConfiguration) {
+  const TempDir dir;
+  fs::copy(testing::fixture("k3"), dir.path() / "m");
+  const std::string model = (dir.path() / "m").string();
+  EXPECT_TRUE(run_json({"inspect", model, "--verify", "--json"})["verify"]["fault"].is_null());
+  const fs::path file = dir.path() / "m" / "model.safetensors";
+  std::string bytes = testing::read_file(file);
+  bytes.replace(bytes.find("embed_tokens.weight"), 12, "embed_tokenz");
+  testing::write_file(file, bytes);
+  const Outcome outcome = run_baltoro({"inspect", model, "--verify"});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_TRUE(has(outcome.out, "embed_tokens.weight")) << outcome.out;
+  const json verify =
+      json::parse(run_baltoro({"inspect", model, "--verify", "--json"}).out)["verify"];
+  EXPECT_TRUE(has(verify["fault"], "embed_tokens.weight")) << verify["fault"];
+}
+
+TEST(CliInspect, ColumnsStandInLineAndOneIsSingular) {
+  const std::string out = run_baltoro({"inspect", testing::fixture("k3").string()}).out;
+  EXPECT_FALSE(has(out, " 1 tensors")) << out;
+  std::istringstream lines(out);
+  std::set<std::size_t> ends;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with(" parameters")) ends.insert(line.size());
+  }
+  EXPECT_EQ(ends.size(), 1u) << out;
+}
+
 TEST(CliSynth, IsDeterministicBySeedAndRuns) {
   const TempDir dir;
   const std::string config = (testing::fixture("k3") / "config.json").string();
@@ -359,6 +448,46 @@ TEST(CliChat, ALaterTurnReadsOnlyWhatIsNew) {
   std::getline(lines, second);
   EXPECT_LT(json::parse(second)["prompt_tokens"], json::parse(first)["prompt_tokens"])
       << outcome.out;
+}
+
+TEST(CliChat, AStopStringEndsTheContent) {
+  const std::vector<std::string> common = {
+      "chat", text_model().string(), "--temperature", "0", "-n", "40", "--json", "--no-thinking"};
+  const json whole = run_json(common, "Hello\n");
+  const std::string text = whole["text"];
+  ASSERT_GT(text.size(), 12u) << whole;
+  const std::string stop = middle(text);
+  std::vector<std::string> stopped = common;
+  stopped.insert(stopped.end(), {"--stop", stop});
+  const json out = run_json(stopped, "Hello\n");
+  EXPECT_EQ(out["text"], text.substr(0, text.find(stop))) << stop;
+  EXPECT_EQ(out["finish_reason"], "stop");
+}
+
+TEST(CliChat, CountsThePromptTokensThatWereReadAfterARewind) {
+  const Outcome outcome = run_baltoro(
+      {"chat", text_model().string(), "--temperature", "0", "-n", "40", "--json", "--no-thinking"},
+      "Hello\nMore\n");
+  std::istringstream lines(outcome.out);
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  const json before = json::parse(first);
+  const json all = answer({{"messages",
+                            {{{"role", "user"}, {"content", "Hello"}},
+                             {{"role", "assistant"}, {"content", before["text"]}},
+                             {{"role", "user"}, {"content", "More"}}}},
+                           {"thinking", false},
+                           {"max_tokens", 1}});
+  EXPECT_EQ(json::parse(second)["prompt_tokens"],
+            all["prompt_tokens"].get<int>() - before["prompt_tokens"].get<int>());
+}
+
+TEST(CliChat, AFailedTurnIsInTheOutputAndTheExitStatus) {
+  const Outcome outcome =
+      run_baltoro({"chat", text_model().string(), "--temperature", "-1", "--json"}, "Hello\n");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(has(json::parse(outcome.out)["error"], "temperature is -1")) << outcome.out;
 }
 
 TEST(CliChat, CtrlCStopsTheAnswerNotTheProgram) {

@@ -1,10 +1,13 @@
 // Small parts of the command line: suggestions, id lists, numbers for people, sampling defaults.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "baltoro/error.h"
+#include "cli/arguments.h"
 #include "cli/builtin_tools.h"
 #include "cli/format.h"
 #include "cli/id_list.h"
@@ -27,6 +30,37 @@ TEST(Suggest, NamesTheNearestOrNothing) {
   EXPECT_EQ(nearest("inspekt", words), "inspect");
   EXPECT_EQ(nearest("tokenise", words), "tokenize");
   EXPECT_EQ(nearest("zzzzzz", words), "");
+}
+
+TEST(Suggest, PrefersAWordWithSomethingBehindIt) {
+  const std::vector<std::string> words = {"--top-k", "--stop", "--stats", "--json"};
+  EXPECT_EQ(nearest("--stop-x", words), "--stop");
+  EXPECT_EQ(nearest("--jsonlines", words), "--json");
+}
+
+TEST(Numbers, AreTakenWholeOrRefused) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(parse_whole<std::int64_t>("-n", "9223372036854775807", {}), kMax);
+  EXPECT_EQ(parse_whole<std::uint64_t>("-n", "18446744073709551615", {}), UINT64_MAX);
+  for (const char* bad : {"", "-1", "1.5", "1x", " 1", "9223372036854775808", "1e3", "0x10"}) {
+    EXPECT_THROW(parse_whole<std::int64_t>("-n", bad, {}), Error) << bad;
+  }
+  EXPECT_EQ(parse_real("-t", "0.7"), 0.7f);
+  EXPECT_EQ(parse_real("-t", "0"), 0.0f);
+  for (const char* bad : {"", "abc", "1,5", "0.5x", "1e60", "1e-60", "1e-999"}) {
+    EXPECT_THROW(parse_real("-t", bad), Error) << bad;
+  }
+}
+
+TEST(Format, CountsInGrammar) {
+  EXPECT_EQ(counted(1, "tensor"), "1 tensor");
+  EXPECT_EQ(counted(0, "tensor"), "0 tensors");
+  EXPECT_EQ(counted(1558, "tensor"), "1,558 tensors");
+}
+
+TEST(Format, AFloatKeepsItsShortestDigits) {
+  EXPECT_EQ(json_line({{"eps", shortest(1e-6f)}}), "{\"eps\":1e-06}");
+  EXPECT_EQ(shortest(0.7f), 0.7);
 }
 
 TEST(IdList, ReadsCommasSpacesAndBrackets) {

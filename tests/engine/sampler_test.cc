@@ -88,6 +88,16 @@ TEST(SamplerNonFinite, PlusInfinityIsChosenOutright) {
   EXPECT_EQ(greedy({1, kInf, 5}, {1}), 2);
 }
 
+TEST(SamplerNonFinite, PlusInfinityHasAllProbabilityAmongTheAlternatives) {
+  Sampler sampler({.temperature = 0, .num_logprobs = 3}, {});
+  const Choice choice = sampler.choose(std::vector<float>{1, kInf, 5, kInf}, 0);
+  ASSERT_EQ(choice.top.size(), 3u);
+  EXPECT_EQ(choice.top[0].token, 1);
+  EXPECT_EQ(choice.top[0].logprob, 0.0f);
+  EXPECT_EQ(choice.top[1].logprob, -kInf);
+  EXPECT_EQ(choice.top[2].token, 2);
+}
+
 TEST(SamplerNonFinite, ErrorNamesTheToken) {
   try {
     greedy({1, 2, kNan});
