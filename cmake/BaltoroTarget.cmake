@@ -36,6 +36,8 @@ function(baltoro_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} baltoro_options GTest::gtest GTest::gmock GTest::gtest_main
     fmt::fmt)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  # Test bodies run once: optimising them costs CI minutes and gains nothing.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   target_compile_definitions(${name} PRIVATE BALTORO_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     BALTORO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_TIMEOUT 60)
