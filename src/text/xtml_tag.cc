@@ -8,18 +8,19 @@
 namespace baltoro {
 namespace {
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t pos = text.find(from); pos != std::string::npos;
-       pos = text.find(from, pos + to.size())) {
-    text.replace(pos, from.size(), to);
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (;;) {
+    const std::size_t pos = text.find(from);
+    out.append(text.substr(0, pos));
+    if (pos == std::string_view::npos) return out;
+    out.append(to);
+    text.remove_prefix(pos + from.size());
   }
 }
 
 std::string unescape(std::string_view value) {
-  std::string text(value);
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  return text;
+  return replace_all(replace_all(value, "&quot;", "\""), "&amp;", "&");
 }
 
 }  // namespace
