@@ -143,23 +143,36 @@ INSTANTIATE_TEST_SUITE_P(
     Cli, WrongTokenizer,
     ::testing::Values(
         ranks(
-            "empty", [](std::string& t) { t.clear(); }, "tiktoken.model"),
+            "empty", [](std::string& ranks_text) { ranks_text.clear(); }, "tiktoken.model"),
         ranks(
-            "no_base64", [](std::string& t) { t.insert(line(t, 5), "?"); }, "6"),
+            "no_base64",
+            [](std::string& ranks_text) { ranks_text.insert(line(ranks_text, 5), "?"); }, "6"),
         ranks(
-            "no_rank", [](std::string& t) { t.insert(line(t, 5), "QUJD\n"); }, "6"),
+            "no_rank",
+            [](std::string& ranks_text) { ranks_text.insert(line(ranks_text, 5), "QUJD\n"); }, "6"),
         ranks(
-            "rank_is_no_number", [](std::string& t) { t.insert(line(t, 5), "QUJD x\n"); }, "6"),
+            "rank_is_no_number",
+            [](std::string& ranks_text) { ranks_text.insert(line(ranks_text, 5), "QUJD x\n"); },
+            "6"),
         ranks(
-            "token_twice", [](std::string& t) { t += t.substr(0, t.find(' ')) + " 4064\n"; },
+            "token_twice",
+            [](std::string& ranks_text) {
+              ranks_text += ranks_text.substr(0, ranks_text.find(' ')) + " 4064\n";
+            },
             "tiktoken.model"),
         ranks(
-            "rank_twice", [](std::string& t) { t += "QUJDREVGR0hJSks= 5\n"; }, "5"),
+            "rank_twice", [](std::string& ranks_text) { ranks_text += "QUJDREVGR0hJSks= 5\n"; },
+            "5"),
         ranks(
-            "gap", [](std::string& t) { t.erase(line(t, 1000), line(t, 1001) - line(t, 1000)); },
+            "gap",
+            [](std::string& ranks_text) {
+              ranks_text.erase(line(ranks_text, 1000),
+                               line(ranks_text, 1001) - line(ranks_text, 1000));
+            },
             "1000"),
         ranks(
-            "truncated", [](std::string& t) { t.resize(line(t, 2000)); }, "tiktoken.model"),
+            "truncated", [](std::string& ranks_text) { ranks_text.resize(line(ranks_text, 2000)); },
+            "tiktoken.model"),
         specials(
             "no_specials", [](json& c) { c.erase("added_tokens_decoder"); },
             "added_tokens_decoder"),
