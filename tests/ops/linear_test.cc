@@ -2,15 +2,12 @@
 #include "ops/linear.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstring>
 
 #include "op_test_util.h"
 #include "ops/embed.h"
 #include "ops/head.h"
-#include "ops/kda.h"
-#include "ops/mla.h"
 #include "ops/reference/matrix.h"
 
 namespace baltoro {
@@ -102,64 +99,6 @@ TEST(Head, ChosenRowsInOrderAndNeverRounded) {
   EXPECT_EQ(test::rows_of(logits, 9, 2, 3), test::rows_of(all, 9, 3, 4));
 }
 
-// Address space without memory behind it: pages appear where they are touched.
-class SparseMemory {
- public:
-  explicit SparseMemory(std::size_t bytes) : bytes_(bytes) {
-    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data != MAP_FAILED) data_ = data;
-  }
-  ~SparseMemory() {
-    if (data_ != nullptr) munmap(data_, bytes_);
-  }
-  SparseMemory(const SparseMemory&) = delete;
-  SparseMemory& operator=(const SparseMemory&) = delete;
-  void* data() const { return data_; }
-  float* f32() const { return static_cast<float*>(data_); }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
-
-constexpr std::int64_t kTwo31 = std::int64_t{1} << 31;
-
-#define SKIP_WITHOUT(memory) \
-  if ((memory).data() == nullptr) GTEST_SKIP() << "no address space of this size"
-
-TEST(IndexWidth, EmbeddingRowsBeyondTwoToThe31Elements) {
-  constexpr std::int64_t kHidden = 12288, kRows = 174764;
-  const SparseMemory table(static_cast<std::size_t>(kRows * kHidden * 2));
-  SKIP_WITHOUT(table);
-  const WeightView weight{table.data(), nullptr, WeightFormat::kBf16, kRows, kHidden};
-  for (const std::int32_t id : {174761, 174762, 174763}) {
-    auto* row = static_cast<std::uint16_t*>(table.data()) + id * kHidden;
-    row[kHidden - 1] = f32_to_bf16(static_cast<float>(id - 174700));
-    Floats out(kHidden);
-    embed(*test::reference_f32(), {weight, {&id, 1}, test::mutable_view(out, kHidden)});
-    EXPECT_EQ(out.back(), static_cast<float>(id - 174700));
-  }
-}
-
-TEST(IndexWidth, ActivationRowsBeyondTwoToThe31Elements) {
-  constexpr std::int64_t kHidden = 12288;
-  constexpr std::int32_t kRows = 174764;
-  const SparseMemory x(static_cast<std::size_t>(kRows * kHidden * 4));
-  SKIP_WITHOUT(x);
-  const Floats weight(kHidden, 1.0f);
-  for (const std::int32_t row : {174761, 174762, 174763}) {
-    x.f32()[row * kHidden + 5] = static_cast<float>(row);
-    float logit = test::kNan;
-    HeadArgs args{{x.data(), DType::kF32, {kRows, kHidden}},
-                  {&row, 1},
-                  test::f32_weight(weight, kHidden),
-                  &logit};
-    head(*test::reference_f32(), args);
-    EXPECT_EQ(logit, static_cast<float>(row));
-  }
-}
-
 TEST(IndexWidth, WeightSlicesBeyondTwoToThe31Elements) {
   const WeightView expert{nullptr, nullptr, WeightFormat::kMxfp4, 3072, 3584};
   const auto base = std::uintptr_t{1} << 20;
@@ -177,61 +116,6 @@ TEST(IndexWidth, WeightSlicesBeyondTwoToThe31Elements) {
     EXPECT_EQ(slice.bytes(), expert.bytes());
   }
   EXPECT_EQ(packed.bytes(), std::int64_t{896} * 3072 * (1792 + 112));
-}
-
-TEST(IndexWidth, StateSlotsBeyondTwoToThe31Elements) {
-  const KdaShape shape{1, 1024, 1024, 2, false};
-  const std::int64_t slots = kTwo31 / shape.state_elements() + 2;
-  const SparseMemory state(static_cast<std::size_t>(slots * shape.state_elements() * 4));
-  SKIP_WITHOUT(state);
-  Floats conv(static_cast<std::size_t>(slots * shape.conv_elements()), 0.0f);
-  const Floats ones(2048, 1.0f), row(1024, 0.5f), beta(1, 1.0f);
-  Floats out(1024, test::kNan);
-  const std::int32_t id = 0;
-  for (const std::int64_t slot : {slots - 3, slots - 2, slots - 1}) {
-    const SequenceRows sequence{0, 1, 0, static_cast<std::int32_t>(slot), -1, Origin::kGenerated,
-                                {}};
-    KdaMixArgs args;
-    args.shape = shape;
-    args.batch = {{&id, 1}, {&sequence, 1}};
-    args.q = args.k = args.v = args.decay_logits = test::view(row, 1024);
-    args.beta_logits = test::view(beta, 1);
-    args.q_conv = args.k_conv = args.v_conv = args.dt_bias = args.o_norm = ones.data();
-    args.a_log = ones.data();
-    args.pool = {state.f32(), conv.data(), slots};
-    args.out = test::mutable_view(out, 1024);
-    kda_mix(*test::reference_f32(), args);
-    EXPECT_NE(state.f32()[slot * shape.state_elements() + 1], 0) << slot;
-    EXPECT_EQ(conv[static_cast<std::size_t>(slot * shape.conv_elements())], 0.5f);
-    std::fill(conv.begin(), conv.end(), 0.0f);
-  }
-}
-
-TEST(IndexWidth, CachePagesBeyondTwoToThe31Elements) {
-  const MlaShape shape{MlaKind::kLatent, 1, 0, 4, 64, 4, 512};
-  const std::int64_t page_elements = kBlockTokens * shape.cache_width();
-  const std::int64_t pages = kTwo31 / page_elements + 2;
-  const SparseMemory cache(static_cast<std::size_t>(pages * page_elements * 4));
-  SKIP_WITHOUT(cache);
-  const Floats q(68, 1.0f), kv(576, 2.0f), norm(512, 1.0f), kv_b(8 * 512, 1.0f);
-  Floats out(4, test::kNan);
-  const std::int32_t id = 0;
-  for (const std::int64_t page : {pages - 3, pages - 2, pages - 1}) {
-    const auto page_id = static_cast<std::int32_t>(page);
-    const SequenceRows sequence{0, 1, 0, 0, -1, Origin::kPrompt, {&page_id, 1}};
-    MlaArgs args;
-    args.shape = shape;
-    args.batch = {{&id, 1}, {&sequence, 1}};
-    args.q = test::view(q, 68);
-    args.kv = test::view(kv, 576);
-    args.kv_norm = norm.data();
-    args.kv_b = test::f32_weight(kv_b, 512);
-    args.cache = {cache.data(), DType::kF32, pages};
-    args.out = test::mutable_view(out, 4);
-    mla_prefill(*test::reference_f32(), args);
-    EXPECT_EQ(cache.f32()[page * page_elements + 575], 2) << page;
-    EXPECT_FLOAT_EQ(out[0], 512);
-  }
 }
 
 }  // namespace
