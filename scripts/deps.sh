@@ -3,19 +3,22 @@
 # needs no rights, when all are there.
 #   scripts/deps.sh run    build the program
 #   scripts/deps.sh test   build and run the tests and the checks
+#   scripts/deps.sh ci     the above, and the fuzz targets
 #   scripts/deps.sh web    build the program with its HTTP server and test the page
 set -euo pipefail
 
-usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [[ $# -le 1 ]] || usage
 
 # The C++ compiler, the build tools and the libraries of the program itself.
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev
   libpcre2-dev)
+# NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
+test_packages=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git)
 case "${1:-run}" in
   run) ;;
-  # NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
-  test) packages+=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git) ;;
+  test) packages+=("${test_packages[@]}") ;;
+  ci) packages+=("${test_packages[@]}" clang libclang-rt-dev) ;;
   web) packages+=(libcpp-httplib-dev prometheus-cpp-dev chromium) ;;
   *) usage ;;
 esac
