@@ -3,6 +3,8 @@
 #include "baltoro/session.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -272,6 +274,30 @@ TEST_F(SavedSession, GoesOnInAnotherEngineWithTheSameBits) {
   restored.prefill(prompt(40, 1));
   EXPECT_EQ(greedy(restored, 5), tokens);
   EXPECT_TRUE(same_bits(session.logits(), restored.logits()));
+}
+
+TEST_F(SavedSession, OfAnotherProcessGoesOnWithTheSameBits) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int status = 1;
+    try {
+      Session session = load("k3")->new_session();
+      session.prefill(prompt(90));
+      session.save(file_);
+      status = 0;
+    } catch (const std::exception&) {
+    }
+    _exit(status);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  const auto engine = load("k3");
+  Session restored = Session::restore(*engine, file_), here = engine->new_session();
+  here.prefill(prompt(90));
+  EXPECT_TRUE(same_bits(here.logits(), restored.logits()));
+  EXPECT_EQ(greedy(here, 5), greedy(restored, 5));
 }
 
 TEST_F(SavedSession, AnyFlippedByteIsRefused) {
