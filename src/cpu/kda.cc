@@ -19,7 +19,8 @@ struct KdaWork {
   KdaChunkWork chunk;
   KdaRows rows;
   float* out = nullptr;            // [block, Dv]
-  float* q_taps = nullptr;         // [W, Dk]
+  float* step = nullptr;           // [2 Dk]
+  float* q_taps = nullptr;         // [W, Dk], so that the conv runs along the channels
   float* k_taps = nullptr;         // [W, Dk]
   float* v_taps = nullptr;         // [W, Dv]
   const float** window = nullptr;  // [W]
@@ -35,19 +36,13 @@ struct KdaWork {
     rows.decay = carver.floats(kBlockTokens * dk);
     rows.beta = carver.floats(kBlockTokens);
     out = carver.floats(kBlockTokens * dv);
+    step = carver.floats(2 * dk);
     q_taps = carver.floats(width * dk);
     k_taps = carver.floats(width * dk);
     v_taps = carver.floats(width * dv);
     window = carver.take<const float*>(width);
   }
 };
-
-// [n, W] -> [W, n], so that the conv runs along the channels.
-void transpose_taps(const float* taps, std::int64_t n, std::int64_t width, float* out) {
-  for (std::int64_t c = 0; c < n; ++c) {
-    for (std::int64_t j = 0; j < width; ++j) out[j * n + c] = taps[c * width + j];
-  }
-}
 
 // One of q, k, v for one head: `channels` columns from `offset` of the input rows, which stand from
 // `history_offset` on in a history row.
@@ -74,9 +69,9 @@ class KdaHead {
         rate_(std::exp(args.a_log[head])) {
     const std::int64_t dk = shape_.head_dim_k, dv = shape_.head_dim_v, width = shape_.conv_width;
     const std::int64_t keys = shape_.key_channels();
-    transpose_taps(args.q_conv + head * dk * width, dk, width, work.q_taps);
-    transpose_taps(args.k_conv + head * dk * width, dk, width, work.k_taps);
-    transpose_taps(args.v_conv + head * dv * width, dv, width, work.v_taps);
+    leaf_.transpose_taps(args.q_conv + head * dk * width, dk, width, work.q_taps);
+    leaf_.transpose_taps(args.k_conv + head * dk * width, dk, width, work.k_taps);
+    leaf_.transpose_taps(args.v_conv + head * dv * width, dv, width, work.v_taps);
     q_ = part(args.q, dk, 0, work.q_taps);
     k_ = part(args.k, dk, keys, work.k_taps);
     v_ = part(args.v, dv, 2 * keys, work.v_taps);
@@ -181,6 +176,7 @@ class KdaHead {
     args.v = work_.rows.v + i * dv;
     args.beta = work_.rows.beta[i];
     args.out = work_.out + i * dv;
+    args.scratch = work_.step;
     leaf_.kda_step(args);
   }
 

@@ -45,24 +45,31 @@ class Chunk {
  private:
   const float* decay(std::int64_t row) const { return rows_.decay + row * dk_; }
 
+  // q and k of rows [begin, begin + count) times the decays of this and the earlier rows that
+  // `running` has gathered.
+  void decay_rows(std::int64_t begin, std::int64_t count, float* running, float* q, float* k) {
+    KdaDecayArgs args;
+    args.decay = decay(begin);
+    args.stride = args.dk = dk_;
+    args.n = count;
+    args.x[0] = rows_.q + begin * dk_;
+    args.x[1] = rows_.k + begin * dk_;
+    args.out[0] = q;
+    args.out[1] = k;
+    args.running = running;
+    leaf_.kda_decay(args);
+  }
+
   // decayed_q, decayed_k: what meets the state at the block's start; total: the whole decay.
   void decay_from_start() {
     std::fill_n(work_.total, dk_, 1.0f);
-    for (std::int64_t i = 0; i < rows_.count; ++i) {
-      leaf_.multiply(work_.total, work_.total, decay(i), dk_);
-      leaf_.multiply(work_.decayed_q + i * dk_, rows_.q + i * dk_, work_.total, dk_);
-      leaf_.multiply(work_.decayed_k + i * dk_, rows_.k + i * dk_, work_.total, dk_);
-    }
+    decay_rows(0, rows_.count, work_.total, work_.decayed_q, work_.decayed_k);
   }
 
   void pairs_with_earlier_tiles(std::int64_t begin, std::int64_t count) {
     if (begin == 0) return;
     std::fill_n(work_.running, dk_, 1.0f);
-    for (std::int64_t i = 0; i < count; ++i) {
-      leaf_.multiply(work_.running, work_.running, decay(begin + i), dk_);
-      leaf_.multiply(work_.tile_q + i * dk_, rows_.q + (begin + i) * dk_, work_.running, dk_);
-      leaf_.multiply(work_.tile_k + i * dk_, rows_.k + (begin + i) * dk_, work_.running, dk_);
-    }
+    decay_rows(begin, count, work_.running, work_.tile_q, work_.tile_k);
     const Matrix earlier(work_.ahead_k, dk_, begin, dk_);
     const std::int64_t at = begin * kBlockTokens;
     multiply(context_, earlier, {work_.tile_k, dk_, nullptr, count, false},
@@ -88,12 +95,19 @@ class Chunk {
   // ahead_k of this tile and of the earlier ones, carried to this tile's end.
   void finish_tile(std::int64_t begin, std::int64_t count) {
     std::fill_n(work_.running, dk_, 1.0f);
-    for (std::int64_t j = begin + count - 1; j >= begin; --j) {
-      leaf_.multiply(work_.ahead_k + j * dk_, rows_.k + j * dk_, work_.running, dk_);
-      leaf_.multiply(work_.running, work_.running, decay(j), dk_);
-    }
+    const std::int64_t last = begin + count - 1;
+    KdaDecayArgs args;
+    args.decay = decay(last);
+    args.stride = -dk_;
+    args.n = count;
+    args.dk = dk_;
+    args.inclusive = false;
+    args.x[0] = rows_.k + last * dk_;
+    args.out[0] = work_.ahead_k + last * dk_;
+    args.running = work_.running;
+    leaf_.kda_decay(args);
     for (std::int64_t j = 0; j < begin; ++j) {
-      leaf_.multiply(work_.ahead_k + j * dk_, work_.ahead_k + j * dk_, work_.running, dk_);
+      leaf_.decay_row(work_.ahead_k + j * dk_, work_.running, dk_);
     }
   }
 

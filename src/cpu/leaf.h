@@ -54,6 +54,25 @@ struct OuterArgs {
   std::int64_t rows = 0, depth = 0, cols = 0;
 };
 
+// A factor of decays below this counts as zero. Far above the subnormals, whose arithmetic is a
+// hundred times slower, even for the product of two factors; far below what f32 resolves beside
+// values of order one.
+constexpr float kSmallestDecay = 0x1p-40f;
+
+// Rows times running products of decays, per channel d, walking rows i = 0 .. n - 1 (`stride` floats
+// apart, negative to walk back in time):
+//   inclusive   running <- running decay_i;  out_i = x_i running
+//   exclusive   out_i = x_i running;  running <- running decay_i
+struct KdaDecayArgs {
+  const float* decay = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t n = 0, dk = 0;
+  bool inclusive = true;
+  const float* x[2] = {};  // the second may be null
+  float* out[2] = {};
+  float* running = nullptr;  // [Dk], in and out
+};
+
 // One head, one token of the delta rule (ops/kda.h): state [Dk, Dv] is updated in place, out [Dv]
 // reads the updated state.
 struct KdaStepArgs {
@@ -64,7 +83,8 @@ struct KdaStepArgs {
   const float* k = nullptr;      // [Dk]
   const float* v = nullptr;      // [Dv]
   float beta = 0;
-  float* out = nullptr;  // [Dv]
+  float* out = nullptr;      // [Dv]
+  float* scratch = nullptr;  // [2 Dk]
 };
 
 // Decayed inner products inside one tile of n rows: for i >= j, with d(i, j) the product of the
@@ -130,6 +150,8 @@ struct LeafTable {
   // x = exp(x - shift), returns the sum.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
 
+  // [n, width] -> [width, n]
+  void (*transpose_taps)(const float* taps, std::int64_t n, std::int64_t width, float* out);
   // out = round(silu(sum_j taps[j, c] rows[j][c])), j in order.
   void (*conv_silu)(const float* const* rows, const float* taps, std::int64_t width, std::int64_t n,
                     float* out, bool round);
@@ -138,6 +160,9 @@ struct LeafTable {
                         float lower_bound, float* out);
   // out = exp(-rate * softplus(x + bias))
   void (*decay_softplus)(const float* x, const float* bias, std::int64_t n, float rate, float* out);
+  // row = row * decay, zero where that is below kSmallestDecay.
+  void (*decay_row)(float* row, const float* decay, std::int64_t n);
+  void (*kda_decay)(const KdaDecayArgs& args);
   void (*kda_step)(const KdaStepArgs& args);
   void (*kda_pairs)(const KdaPairsArgs& args);
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "baltoro/error.h"
+#include "cpu/dispatch.h"
 #include "cpu/sequence_problems.h"
 #include "ops/reference/reference_backend.h"
 
@@ -94,6 +95,26 @@ TEST_P(CpuKda, ErrorIsFlatOverTheGateRange) {
 }
 
 // Equal keys, beta 1, no decay: the worst case of an inverse built from powers of the matrix.
+// Subnormal operands make a strong decay a hundred times slower than a weak one.
+TEST_P(CpuKda, RunningDecaysEndInZeroBeforeTheyAreSubnormal) {
+  const cpu::LeafTable& leaf = cpu::pick_table(GetParam());
+  constexpr std::int64_t kRows = 64, kWidth = 20;
+  const std::vector<float> decay(kRows * kWidth, std::exp(-5.0f)), ones(kRows * kWidth, 1.0f);
+  std::vector<float> out(kRows * kWidth), running(kWidth, 1.0f);
+  cpu::KdaDecayArgs args;
+  args.decay = decay.data();
+  args.stride = args.dk = kWidth;
+  args.n = kRows;
+  args.x[0] = ones.data();
+  args.out[0] = out.data();
+  args.running = running.data();
+  leaf.kda_decay(args);
+  EXPECT_FLOAT_EQ(out[0], std::exp(-5.0f));
+  EXPECT_FLOAT_EQ(out[4 * kWidth + 3], std::exp(-25.0f));
+  EXPECT_EQ(out[8 * kWidth], 0.0f);
+  EXPECT_EQ(running, std::vector<float>(kWidth, 0.0f));
+}
+
 TEST_P(CpuKda, EqualKeysDoNotCancelInTheSolve) {
   const auto cpu = backend();
   KdaProblem problem(small_shape(), -5.0f, 64);

@@ -1,58 +1,85 @@
-// Kimi Delta Attention: one recurrent step of a head, and the decayed inner products of a tile.
+// Kimi Delta Attention: one recurrent step of a head, rows times running decays, and the decayed
+// inner products of a tile.
 
 namespace baltoro::cpu {
 namespace {
 
-// C Vecs of value columns from j on. The state is decayed twice rather than written twice: both
-// passes give the same bits, and the second finds it in L1.
+// What a column needs beside KdaStepArgs: [Dk] decay k and decay q, and k . q.
+struct KdaStepShared {
+  const float* decayed_k;
+  const float* decayed_q;
+  Vec overlap;
+};
+
+// C Vecs of value columns from j on; one Vec may have n lanes:
+//   predicted = S^T (decay k);  delta = beta (v - predicted);  S <- decay S + k delta^T
+//   out = (new S)^T q = S^T (decay q) + (k . q) delta
+// so that one pass reads the old state for both products and the second, which finds it in L1,
+// updates it.
 template <int C>
-inline void kda_columns(const KdaStepArgs& s, std::int64_t j) {
+inline void kda_columns(const KdaStepArgs& s, const KdaStepShared& shared, std::int64_t j,
+                        int lanes) {
+  const int n = C > 1 ? kLanes : lanes;
   Vec predicted[C], out[C], delta[C];
   for (int c = 0; c < C; ++c) predicted[c] = out[c] = zero();
   const float* read = s.state + j;
   for (std::int64_t d = 0; d < s.dk; ++d, read += s.dv) {
-    const Vec decay = broadcast(s.decay[d]), k = broadcast(s.k[d]);
+    const Vec k = broadcast(shared.decayed_k[d]), q = broadcast(shared.decayed_q[d]);
     for (int c = 0; c < C; ++c) {
-      predicted[c] = fma(k, decay * load(read + c * kLanes), predicted[c]);
+      const Vec old = get(read + c * kLanes, n);
+      predicted[c] = fma(k, old, predicted[c]);
+      out[c] = fma(q, old, out[c]);
     }
   }
   for (int c = 0; c < C; ++c) {
-    delta[c] = broadcast(s.beta) * (load(s.v + j + c * kLanes) - predicted[c]);
+    delta[c] = broadcast(s.beta) * (get(s.v + j + c * kLanes, n) - predicted[c]);
+    put(s.out + j + c * kLanes, fma(shared.overlap, delta[c], out[c]), n);
   }
   float* row = s.state + j;
   for (std::int64_t d = 0; d < s.dk; ++d, row += s.dv) {
-    const Vec decay = broadcast(s.decay[d]), k = broadcast(s.k[d]), q = broadcast(s.q[d]);
+    const Vec decay = broadcast(s.decay[d]), k = broadcast(s.k[d]);
     for (int c = 0; c < C; ++c) {
-      const Vec updated = fma(k, delta[c], decay * load(row + c * kLanes));
-      store(row + c * kLanes, updated);
-      out[c] = fma(q, updated, out[c]);
+      put(row + c * kLanes, fma(k, delta[c], decay * get(row + c * kLanes, n)), n);
     }
   }
-  for (int c = 0; c < C; ++c) store(s.out + j + c * kLanes, out[c]);
-}
-
-inline void kda_rest(const KdaStepArgs& s, std::int64_t j) {
-  const int n = static_cast<int>(s.dv - j);
-  Vec predicted = zero(), out = zero();
-  for (std::int64_t d = 0; d < s.dk; ++d) {
-    const Vec decayed = broadcast(s.decay[d]) * load_partial(s.state + d * s.dv + j, n);
-    predicted = fma(broadcast(s.k[d]), decayed, predicted);
-  }
-  const Vec delta = broadcast(s.beta) * (load_partial(s.v + j, n) - predicted);
-  for (std::int64_t d = 0; d < s.dk; ++d) {
-    float* row = s.state + d * s.dv + j;
-    const Vec updated = fma(broadcast(s.k[d]), delta, broadcast(s.decay[d]) * load_partial(row, n));
-    store_partial(row, updated, n);
-    out = fma(broadcast(s.q[d]), updated, out);
-  }
-  store_partial(s.out + j, out, n);
 }
 
 void kda_step(const KdaStepArgs& s) {
+  float* decayed_k = s.scratch;
+  float* decayed_q = s.scratch + s.dk;
+  Vec overlap = zero();
+  for_vecs(s.dk, [&](std::int64_t d, int c) {
+    const Vec decay = get(s.decay + d, c), k = get(s.k + d, c), q = get(s.q + d, c);
+    put(decayed_k + d, decay * k, c);
+    put(decayed_q + d, decay * q, c);
+    overlap = fma(k, q, overlap);
+  });
+  const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap))};
   std::int64_t j = 0;
-  for (; j + 4 * kLanes <= s.dv; j += 4 * kLanes) kda_columns<4>(s, j);
-  for (; j + kLanes <= s.dv; j += kLanes) kda_columns<1>(s, j);
-  if (j < s.dv) kda_rest(s, j);
+  for (; j + 4 * kLanes <= s.dv; j += 4 * kLanes) kda_columns<4>(s, shared, j, kLanes);
+  for (; j + kLanes <= s.dv; j += kLanes) kda_columns<1>(s, shared, j, kLanes);
+  if (j < s.dv) kda_columns<1>(s, shared, j, static_cast<int>(s.dv - j));
+}
+
+void decay_row(float* row, const float* decay, std::int64_t n) {
+  for_vecs(n, [&](std::int64_t d, int c) {
+    put(row + d, zero_below(get(row + d, c) * get(decay + d, c), kSmallestDecay), c);
+  });
+}
+
+void kda_decay(const KdaDecayArgs& a) {
+  for_vecs(a.dk, [&](std::int64_t d, int c) {
+    Vec running = get(a.running + d, c);
+    for (std::int64_t i = 0; i < a.n; ++i) {
+      const std::int64_t at = i * a.stride + d;
+      const Vec next = zero_below(running * get(a.decay + at, c), kSmallestDecay);
+      const Vec factor = a.inclusive ? next : running;
+      put(a.out[0] + at, get(a.x[0] + at, c) * factor, c);
+      if (a.x[1] != nullptr) put(a.out[1] + at, get(a.x[1] + at, c) * factor, c);
+      running = next;
+    }
+    put(a.running + d, running, c);
+  });
 }
 
 void kda_pairs(const KdaPairsArgs& p) {
@@ -67,7 +94,7 @@ void kda_pairs(const KdaPairsArgs& p) {
       for_vecs(p.dk, [&](std::int64_t d, int c) {
         Vec key = get(decayed + d, c);
         if (i > j) {
-          key = key * get(decay + d, c);
+          key = zero_below(key * get(decay + d, c), kSmallestDecay);
           put(decayed + d, key, c);
         }
         qk = fma(get(q + d, c), key, qk);

@@ -4,14 +4,13 @@
 namespace baltoro::cpu {
 namespace {
 
-// e^r - 1 for |r| <= ln 2 / 2: the Taylor series to r^7; the next term is below 2^-27 of the sum.
+// e^r - 1 for |r| <= ln 2 / 2: r + r^2 P(r), P the minimax polynomial (error below 2^-28 of e^r).
 inline Vec expm1_reduced(Vec r) {
-  Vec p = broadcast(1.0f / 5040.0f);
-  p = fma(p, r, broadcast(1.0f / 720.0f));
-  p = fma(p, r, broadcast(1.0f / 120.0f));
-  p = fma(p, r, broadcast(1.0f / 24.0f));
-  p = fma(p, r, broadcast(1.0f / 6.0f));
-  p = fma(p, r, broadcast(0.5f));
+  Vec p = broadcast(0x1.6a23d0p-10f);
+  p = fma(p, r, broadcast(0x1.123a20p-7f));
+  p = fma(p, r, broadcast(0x1.5558f2p-5f));
+  p = fma(p, r, broadcast(0x1.555492p-3f));
+  p = fma(p, r, broadcast(0x1.fffffcp-2f));
   return fma(p * r, r, r);
 }
 
@@ -27,26 +26,16 @@ inline Reduced reduce(Vec x) {
   return {n, r};
 }
 
-// 2^n for an integral n in [-252, 254], as two factors so that subnormal results and overflow come
-// out right.
-struct Power {
-  Vec first, second;
-};
-inline Power split_power(Vec n) {
-  const Vec half = round_nearest(n * broadcast(0.5f));
-  return {power_of_two(half), power_of_two(n - half)};
-}
-
 inline Vec exp(Vec x) {
-  const Vec clamped = min(broadcast(89.0f), max(broadcast(-104.0f), x));
-  const Reduced s = reduce(clamped);
-  const Power p = split_power(s.n);
-  return (expm1_reduced(s.r) + broadcast(1.0f)) * p.first * p.second;
+  const Reduced s = reduce(min(broadcast(89.0f), max(broadcast(-104.0f), x)));
+  return scale_by_power(expm1_reduced(s.r) + broadcast(1.0f), s.n);
 }
 
+// 1 / (1 + e) for x >= 0 and e / (1 + e) for x < 0, with e = exp(-|x|) <= 1.
 inline Vec sigmoid(Vec x) {
   const Vec one = broadcast(1.0f);
-  return one / (one + exp(zero() - x));
+  const Vec e = exp(zero() - abs(x));
+  return select_negative(x, e, one) * reciprocal(one + e);
 }
 
 // -e / (e + 2) with e = expm1(-2|x|), which is accurate for small |x| too.
@@ -55,12 +44,12 @@ inline Vec tanh(Vec x) {
   const Reduced s = reduce(y);
   const Vec scale = power_of_two(s.n);
   const Vec e = fma(scale, expm1_reduced(s.r), scale - broadcast(1.0f));
-  return copy_sign(e / (e + broadcast(2.0f)), x);
+  return copy_sign(e * reciprocal(e + broadcast(2.0f)), x);
 }
 
 // log(1 + u) for u in [0, 1] as 2 atanh(s), s = u / (2 + u) <= 1/3; s^17 / 17 is below 2^-28.
 inline Vec log1p_unit(Vec u) {
-  const Vec s = u / (broadcast(2.0f) + u);
+  const Vec s = u * reciprocal(broadcast(2.0f) + u);
   const Vec t = s * s;
   Vec p = broadcast(1.0f / 15.0f);
   p = fma(p, t, broadcast(1.0f / 13.0f));

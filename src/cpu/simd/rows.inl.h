@@ -102,10 +102,11 @@ void sigmoid_row(const float* x, std::int64_t n, float* out) {
   for_vecs(n, [&](std::int64_t i, int c) { put(out + i, sigmoid(get(x + i, c)), c); });
 }
 void situ(float* gate, const float* up, std::int64_t n, float beta, float linear_beta, bool round) {
+  const Vec inverse = broadcast(1.0f / beta), linear_inverse = broadcast(1.0f / linear_beta);
   for_vecs(n, [&](std::int64_t i, int c) {
     const Vec g = get(gate + i, c);
-    const Vec capped = broadcast(beta) * tanh(g / broadcast(beta));
-    const Vec linear = broadcast(linear_beta) * tanh(get(up + i, c) / broadcast(linear_beta));
+    const Vec capped = broadcast(beta) * tanh(g * inverse);
+    const Vec linear = broadcast(linear_beta) * tanh(get(up + i, c) * linear_inverse);
     put(gate + i, rounded(capped * sigmoid(g) * linear, round), c);
   });
 }
@@ -138,6 +139,17 @@ float exp_sum(float* x, std::int64_t n, float shift) {
   return sum(total);
 }
 
+void transpose_taps(const float* taps, std::int64_t n, std::int64_t width, float* out) {
+  std::int64_t c = 0;
+  for (; width == 4 && c + kLanes <= n; c += kLanes) {
+    Vec by_age[4];
+    deinterleave4(taps + 4 * c, by_age);
+    for (int j = 0; j < 4; ++j) store(out + j * n + c, by_age[j]);
+  }
+  for (; c < n; ++c) {
+    for (std::int64_t j = 0; j < width; ++j) out[j * n + c] = taps[c * width + j];
+  }
+}
 void conv_silu(const float* const* rows, const float* taps, std::int64_t width, std::int64_t n,
                float* out, bool round) {
   for_vecs(n, [&](std::int64_t i, int c) {

@@ -29,9 +29,12 @@ constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulA
       .swiglu = swiglu,
       .max = max_row,
       .exp_sum = exp_sum,
+      .transpose_taps = transpose_taps,
       .conv_silu = conv_silu,
       .decay_bounded = decay_bounded,
       .decay_softplus = decay_softplus,
+      .decay_row = decay_row,
+      .kda_decay = kda_decay,
       .kda_step = kda_step,
       .kda_pairs = kda_pairs,
   };

@@ -34,6 +34,13 @@ inline Vec copy_sign(Vec magnitude, Vec sign) {
   const __m256 mask = _mm256_set1_ps(-0.0f);
   return {_mm256_or_ps(_mm256_andnot_ps(mask, magnitude.v), _mm256_and_ps(mask, sign.v))};
 }
+// Lane by lane: a where the sign bit of x is set, else b.
+inline Vec select_negative(Vec x, Vec a, Vec b) { return {_mm256_blendv_ps(b.v, a.v, x.v)}; }
+// Zero where |a| < limit; a NaN is kept.
+inline Vec zero_below(Vec a, float limit) {
+  return {_mm256_and_ps(_mm256_cmp_ps(abs(a).v, _mm256_set1_ps(limit), _CMP_NLT_UQ), a.v)};
+}
+inline Vec reciprocal(Vec a) { return broadcast(1.0f) / a; }
 inline Vec round_nearest(Vec a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -41,6 +48,12 @@ inline Vec round_nearest(Vec a) {
 inline Vec power_of_two(Vec a) {
   const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(a.v), _mm256_set1_epi32(127));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23))};
+}
+// a 2^n for an integral n in [-252, 254], as two factors so that subnormal results and overflow come
+// out right.
+inline Vec scale_by_power(Vec a, Vec n) {
+  const Vec half = round_nearest(n * broadcast(0.5f));
+  return a * power_of_two(half) * power_of_two(n - half);
 }
 inline Vec round_bf16(Vec a) {
   const __m256i b = _mm256_castps_si256(a.v);
@@ -57,6 +70,22 @@ inline bool all_finite(Vec a) {
   const __m256i all_ones =
       _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_castps_si256(a.v), exponent), exponent);
   return _mm256_testz_si256(all_ones, all_ones) != 0;
+}
+
+// out[j] lane i = p[4 i + j].
+inline void deinterleave4(const float* p, Vec* out) {
+  // Channels c and c + 4 share a register, then each half is a 4 x 4 transpose.
+  const auto channels = [p](int c) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 4 * c)),
+                                _mm_loadu_ps(p + 4 * c + 16), 1);
+  };
+  const __m256 c0 = channels(0), c1 = channels(1), c2 = channels(2), c3 = channels(3);
+  const __m256 low01 = _mm256_unpacklo_ps(c0, c1), low23 = _mm256_unpacklo_ps(c2, c3);
+  const __m256 high01 = _mm256_unpackhi_ps(c0, c1), high23 = _mm256_unpackhi_ps(c2, c3);
+  out[0].v = _mm256_shuffle_ps(low01, low23, 0x44);
+  out[1].v = _mm256_shuffle_ps(low01, low23, 0xee);
+  out[2].v = _mm256_shuffle_ps(high01, high23, 0x44);
+  out[3].v = _mm256_shuffle_ps(high01, high23, 0xee);
 }
 
 // Sums of the lanes of four vectors; each in the order ((0+1)+(2+3)) + ((4+5)+(6+7)).

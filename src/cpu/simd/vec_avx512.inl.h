@@ -32,6 +32,21 @@ inline Vec copy_sign(Vec magnitude, Vec sign) {
   const __m512 mask = _mm512_set1_ps(-0.0f);
   return {_mm512_or_ps(_mm512_andnot_ps(mask, magnitude.v), _mm512_and_ps(mask, sign.v))};
 }
+// Lane by lane: a where the sign bit of x is set, else b.
+inline Vec select_negative(Vec x, Vec a, Vec b) {
+  return {_mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x.v)), b.v, a.v)};
+}
+// Zero where |a| < limit; a NaN is kept.
+inline Vec zero_below(Vec a, float limit) {
+  const __mmask16 kept = _mm512_cmp_ps_mask(abs(a).v, _mm512_set1_ps(limit), _CMP_NLT_UQ);
+  return {_mm512_maskz_mov_ps(kept, a.v)};
+}
+// 1 / a within 2 ulp for 1 <= a <= 4: the estimate is good to 14 bits, and one step doubles them.
+inline Vec reciprocal(Vec a) {
+  const __m512 estimate = _mm512_rcp14_ps(a.v);
+  const __m512 error = _mm512_fnmadd_ps(a.v, estimate, _mm512_set1_ps(1.0f));
+  return {_mm512_fmadd_ps(estimate, error, estimate)};
+}
 inline Vec round_nearest(Vec a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -40,6 +55,8 @@ inline Vec power_of_two(Vec a) {
   const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(a.v), _mm512_set1_epi32(127));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
 }
+// a 2^n for an integral n, rounded once where the result is subnormal.
+inline Vec scale_by_power(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 inline Vec round_bf16(Vec a) {
   const __m512i b = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(b, 16), _mm512_set1_epi32(1));
@@ -54,6 +71,20 @@ inline bool all_finite(Vec a) {
   const __m512i exponent = _mm512_set1_epi32(0x7f800000);
   return _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(a.v), exponent), exponent) ==
          0;
+}
+
+// out[j] lane i = p[4 i + j].
+inline void deinterleave4(const float* p, Vec* out) {
+  const __m512i even = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(2));
+  const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + 16);
+  const __m512 c = _mm512_loadu_ps(p + 32), d = _mm512_loadu_ps(p + 48);
+  const __m512 ab01 = _mm512_permutex2var_ps(a, even, b), cd01 = _mm512_permutex2var_ps(c, even, d);
+  const __m512 ab23 = _mm512_permutex2var_ps(a, odd, b), cd23 = _mm512_permutex2var_ps(c, odd, d);
+  out[0].v = _mm512_shuffle_f32x4(ab01, cd01, 0x44);
+  out[1].v = _mm512_shuffle_f32x4(ab01, cd01, 0xee);
+  out[2].v = _mm512_shuffle_f32x4(ab23, cd23, 0x44);
+  out[3].v = _mm512_shuffle_f32x4(ab23, cd23, 0xee);
 }
 
 // Sums of the lanes of four vectors: halves first, then as in the AVX2 table.

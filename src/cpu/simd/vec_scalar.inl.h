@@ -70,6 +70,15 @@ inline Vec copy_sign(Vec magnitude, Vec sign) {
     return float_of((bits_of(magnitude.v[i]) & 0x7fffffffu) | (bits_of(sign.v[i]) & 0x80000000u));
   });
 }
+// Lane by lane: a where the sign bit of x is set, else b.
+inline Vec select_negative(Vec x, Vec a, Vec b) {
+  return make_vec([&](int i) { return (bits_of(x.v[i]) >> 31) != 0 ? a.v[i] : b.v[i]; });
+}
+// Zero where |a| < limit; a NaN is kept.
+inline Vec zero_below(Vec a, float limit) {
+  return make_vec([&](int i) { return abs(a).v[i] < limit ? 0.0f : a.v[i]; });
+}
+inline Vec reciprocal(Vec a) { return broadcast(1.0f) / a; }
 // Nearest integer for |a| < 2^22, as a float: the addition pushes the fraction out.
 inline Vec round_nearest(Vec a) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
@@ -82,6 +91,12 @@ inline Vec power_of_two(Vec a) {
     return float_of(static_cast<std::uint32_t>(exponent + 127) << 23);
   });
 }
+// a 2^n for an integral n in [-252, 254], as two factors so that subnormal results and overflow come
+// out right.
+inline Vec scale_by_power(Vec a, Vec n) {
+  const Vec half = round_nearest(n * broadcast(0.5f));
+  return a * power_of_two(half) * power_of_two(n - half);
+}
 inline Vec round_bf16(Vec a) {
   return make_vec([&](int i) {
     const std::uint32_t b = bits_of(a.v[i]);
@@ -93,6 +108,11 @@ inline bool all_finite(Vec a) {
   bool finite = true;
   for (int i = 0; i < Vec::kLanes; ++i) finite &= (bits_of(a.v[i]) & 0x7f800000u) != 0x7f800000u;
   return finite;
+}
+
+// out[j] lane i = p[4 i + j].
+inline void deinterleave4(const float* p, Vec* out) {
+  for (int j = 0; j < 4; ++j) out[j] = make_vec([&](int i) { return p[4 * i + j]; });
 }
 
 // Sums of the lanes of four vectors; each in the order ((0+1)+(2+3)) + ((4+5)+(6+7)).
