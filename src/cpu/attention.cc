@@ -84,6 +84,11 @@ CachePage cache_page(const MlaArgs& args, const SequenceRows& sequence, std::int
 void decode_page(const Context& context, const MlaArgs& args, const CachePage& page,
                  PageColumns columns, const Output& out) {
   const auto value_bytes = static_cast<std::int64_t>(dtype_bytes(args.cache.dtype));
+  if (columns.cols == args.shape.cache_width() && out.stride == columns.cols) {
+    context.leaf.decode_row(page.data, nullptr, cache_format(args), page.count * columns.cols,
+                            out.data);
+    return;
+  }
   for (std::int64_t j = 0; j < page.count; ++j) {
     const std::uint8_t* row = page.data + j * cache_row_bytes(args) + columns.begin * value_bytes;
     context.leaf.decode_row(row, nullptr, cache_format(args), columns.cols,

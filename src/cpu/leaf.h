@@ -47,8 +47,9 @@ struct OuterArgs {
   const float* a = nullptr;
   std::int64_t a_row = 0;    // floats from i to i + 1
   std::int64_t a_depth = 0;  // floats from k to k + 1
-  const float* b = nullptr;
-  std::int64_t b_stride = 0;
+  const void* b = nullptr;
+  LeafFormat b_format = LeafFormat::kF32;  // or kBf16
+  std::int64_t b_stride = 0;               // values from k to k + 1
   float* c = nullptr;
   std::int64_t c_stride = 0;
   std::int64_t rows = 0, depth = 0, cols = 0;
@@ -71,6 +72,15 @@ struct KdaDecayArgs {
   const float* x[2] = {};  // the second may be null
   float* out[2] = {};
   float* running = nullptr;  // [Dk], in and out
+};
+
+// out[c, r] = in[r, c]
+struct TransposeArgs {
+  const float* in = nullptr;
+  std::int64_t in_stride = 0;
+  std::int64_t rows = 0, cols = 0;  // of `in`
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
 };
 
 // One head, one token of the delta rule (ops/kda.h): state [Dk, Dv] is updated in place, out [Dv]
@@ -123,6 +133,8 @@ struct LeafTable {
   void (*scale)(float* x, float factor, std::int64_t n);
   // out = a * b
   void (*multiply)(float* out, const float* a, const float* b, std::int64_t n);
+
+  void (*transpose)(const TransposeArgs& args);
 
   float (*sum_squares)(const float* x, std::int64_t n);
   // sums[0] = x . x, sums[1] = x . w

@@ -1,5 +1,5 @@
 // Absorbed attention: the queries of a group of heads are carried into the latent's space and meet
-// the cached rows of a page together. One task a group of heads of a row.
+// the cached rows of a page together, as they are stored. One task a group of heads of a row.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,6 @@ struct AbsorbedWork {
   ProductWork product;
   float* query = nullptr;           // [qk_dim]
   float* queries = nullptr;         // [group, cache_width]
-  float* page = nullptr;            // [page, cache_width]
   float* scores = nullptr;          // [group, page]
   float* mixed = nullptr;           // [group, kv_rank]: sum of p_j c_j
   SoftmaxState* softmax = nullptr;  // [group]
@@ -27,7 +26,6 @@ struct AbsorbedWork {
     product.carve(carver);
     query = carver.floats(shape.qk_dim());
     queries = carver.floats(kMaxGroup * shape.cache_width());
-    page = carver.floats(kBlockTokens * shape.cache_width());
     scores = carver.floats(kMaxGroup * kBlockTokens);
     mixed = carver.floats(kMaxGroup * shape.kv_rank);
     softmax = carver.take<SoftmaxState>(kMaxGroup);
@@ -68,8 +66,12 @@ class AbsorbedRow {
     return head * (shape_.nope_dim + shape_.v_head_dim) + shape_.nope_dim;
   }
 
-  // [W_UK^T q_nope | q_side].
+  // [W_UK^T q_nope | q_side], scaled as the scores.
   void absorb(std::int64_t t, std::int64_t head, float* out) const {
+    unscaled_query(t, head, out);
+    context_.leaf.scale(out, scale_, width_);
+  }
+  void unscaled_query(std::int64_t t, std::int64_t head, float* out) const {
     const std::int64_t row = sequence_.first_row + t;
     const std::int64_t position = sequence_.start_pos + t;
     if (shape_.kind == MlaKind::kMqa) {
@@ -91,21 +93,24 @@ class AbsorbedRow {
   }
 
   void attend(const CachePage& page, std::int64_t heads) const {
-    decode_page(context_, args_, page, {0, width_}, {work_.page, width_});
-    multiply(context_, Matrix(work_.page, width_, page.count, width_),
-             {work_.queries, width_, nullptr, heads, false}, {work_.scores, kBlockTokens},
-             work_.product);
+    WeightView cached;
+    cached.data = page.data;
+    cached.format = args_.cache.dtype == DType::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
+    cached.rows = page.count;
+    cached.cols = width_;
+    const Matrix keys(cached);
+    multiply(context_, keys, {work_.queries, width_, nullptr, heads, false},
+             {work_.scores, kBlockTokens}, work_.product);
     for (std::int64_t h = 0; h < heads; ++h) {
-      float* scores = work_.scores + h * kBlockTokens;
-      context_.leaf.scale(scores, scale_, page.count);
-      merge_scores(context_.leaf, scores, page.count, work_.softmax[h],
+      merge_scores(context_.leaf, work_.scores + h * kBlockTokens, page.count, work_.softmax[h],
                    work_.mixed + h * shape_.kv_rank, shape_.kv_rank);
     }
     OuterArgs args;
     args.a = work_.scores;
     args.a_row = kBlockTokens;
     args.a_depth = 1;
-    args.b = work_.page;
+    args.b = page.data;
+    args.b_format = keys.format;
     args.b_stride = width_;
     args.c = work_.mixed;
     args.c_stride = args.cols = shape_.kv_rank;
@@ -134,11 +139,10 @@ class AbsorbedRow {
   float scale_;
 };
 
-// Heads a task takes: all threads busy first, then large groups. Heads do not touch each other, so
-// the choice changes no bits.
+// Heads a task takes: all threads busy first, then large groups, since each group reads the whole
+// cache. Heads do not touch each other, so the choice changes no bits.
 std::int64_t group_size(std::int64_t heads, std::int64_t rows, int threads) {
-  const std::int64_t wanted = 2 * threads;
-  return std::clamp<std::int64_t>(heads * rows / wanted, 1, std::min(kMaxGroup, heads));
+  return std::clamp<std::int64_t>(heads * rows / threads, 1, std::min(kMaxGroup, heads));
 }
 
 }  // namespace

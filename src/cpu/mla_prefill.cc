@@ -1,5 +1,5 @@
-// Expanded attention: keys and values of a head are up-projected page by page and met by all rows
-// of the sequence. One task a head of a sequence.
+// Expanded attention: keys and values of a head are up-projected page by page and met by a strip of
+// rows of the sequence. One task a head of a sequence.
 #include <algorithm>
 #include <cmath>
 
@@ -9,25 +9,34 @@
 namespace baltoro::cpu {
 namespace {
 
+// Rows that share the up-projected page; bounds the scratch.
+constexpr std::int64_t kStrip = 512;
+// Of these, rows that meet a page together: their scores stay in L1.
+constexpr std::int64_t kBlockRows = 64;
+
 struct ExpandedWork {
   MlaShape shape;
-  std::int64_t max_rows = 0;  // longest run of rows of a sequence
+  std::int64_t strip = 0;  // rows of the longest strip
   ProductWork product;
   float* latent = nullptr;          // [page, cache_width], not for kGqa
-  float* keys = nullptr;            // [page, qk_dim]
+  float* keys = nullptr;            // [page, Dn]
+  float* columns = nullptr;         // [qk_dim, page], the keys so that scores run along positions
   float* values = nullptr;          // [page, Dv]
-  float* queries = nullptr;         // [kMatmulRows, qk_dim]
-  float* scores = nullptr;          // [kMatmulRows, page]
-  SoftmaxState* softmax = nullptr;  // [max_rows]
+  float* queries = nullptr;         // [strip, qk_dim], scaled as the scores
+  float* scores = nullptr;          // [kBlockRows, page]
+  float* mixed = nullptr;           // [strip, Dv]: sum of p_j v_j
+  SoftmaxState* softmax = nullptr;  // [strip]
 
   void carve(Carver& carver) {
     product.carve(carver);
     latent = carver.floats(kBlockTokens * shape.cache_width());
-    keys = carver.floats(kBlockTokens * shape.qk_dim());
+    keys = carver.floats(kBlockTokens * shape.nope_dim);
+    columns = carver.floats(shape.qk_dim() * kBlockTokens);
     values = carver.floats(kBlockTokens * shape.v_head_dim);
-    queries = carver.floats(kMatmulRows * shape.qk_dim());
-    scores = carver.floats(kMatmulRows * kBlockTokens);
-    softmax = carver.take<SoftmaxState>(max_rows);
+    queries = carver.floats(strip * shape.qk_dim());
+    scores = carver.floats(kBlockRows * kBlockTokens);
+    mixed = carver.floats(strip * shape.v_head_dim);
+    softmax = carver.take<SoftmaxState>(strip);
   }
 };
 
@@ -41,30 +50,51 @@ class ExpandedHead {
         sequence_(sequence),
         head_(head),
         work_(work),
-        out_stride_(shape_.num_heads * shape_.v_head_dim),
         scale_(1.0f / std::sqrt(static_cast<float>(shape_.qk_dim()))) {}
 
-  void run() {
-    std::fill_n(work_.softmax, sequence_.num_rows, SoftmaxState{});
-    const std::int64_t length = sequence_.start_pos + sequence_.num_rows;
-    for (std::int64_t index = 0; index * kBlockTokens < length; ++index) {
-      const CachePage page = cache_page(args_, sequence_, index, length);
-      expand(page);
-      const std::int64_t first = std::max<std::int64_t>(0, page.first_pos - sequence_.start_pos);
-      for (std::int64_t t = first; t < sequence_.num_rows; t += kMatmulRows) {
-        attend(page, t, std::min(kMatmulRows, sequence_.num_rows - t));
-      }
-    }
-    for (std::int64_t t = 0; t < sequence_.num_rows; ++t) {
-      context_.leaf.scale(out(t), 1.0f / work_.softmax[t].sum, shape_.v_head_dim);
-      finish_head(context_, args_, sequence_.first_row + t, head_, out(t));
+  void run() const {
+    for (std::int64_t begin = 0; begin < sequence_.num_rows; begin += kStrip) {
+      run_strip(begin, std::min(kStrip, sequence_.num_rows - begin));
     }
   }
 
  private:
-  // The output row also accumulates: nothing else reads it before it is finished.
-  float* out(std::int64_t t) const {
-    return args_.out.f32() + (sequence_.first_row + t) * out_stride_ + head_ * shape_.v_head_dim;
+  // Rows [begin, begin + count) of the sequence; below, rows count from `begin`.
+  void run_strip(std::int64_t begin, std::int64_t count) const {
+    const std::int64_t dim = shape_.qk_dim(), dv = shape_.v_head_dim;
+    const std::int64_t row = sequence_.first_row + begin, position = sequence_.start_pos + begin;
+    for (std::int64_t t = 0; t < count; ++t) {
+      load_query(context_, args_, row + t, position + t, head_, work_.queries + t * dim);
+    }
+    context_.leaf.scale(work_.queries, scale_, count * dim);
+    std::fill_n(work_.softmax, count, SoftmaxState{});
+    const std::int64_t length = position + count;
+    for (std::int64_t index = 0; index * kBlockTokens < length; ++index) {
+      const CachePage page = cache_page(args_, sequence_, index, length);
+      expand(page);
+      const std::int64_t first = std::max<std::int64_t>(0, page.first_pos - position);
+      for (std::int64_t t = first; t < count; t += kBlockRows) {
+        attend(page, position, {t, std::min(kBlockRows, count - t)});
+      }
+    }
+    for (std::int64_t t = 0; t < count; ++t) {
+      context_.leaf.scale(mixed(t), 1.0f / work_.softmax[t].sum, dv);
+      finish_head(context_, args_, row + t, head_, mixed(t));
+    }
+  }
+
+  float* mixed(std::int64_t t) const { return work_.mixed + t * shape_.v_head_dim; }
+
+  // Columns [begin, begin + count) of `in` become rows [to, to + count) of `columns`.
+  void transpose(const CachePage& page, const Output& in, Range range, std::int64_t to) const {
+    TransposeArgs args;
+    args.in = in.data + range.begin;
+    args.in_stride = in.stride;
+    args.rows = page.count;
+    args.cols = range.count;
+    args.out = work_.columns + to * kBlockTokens;
+    args.out_stride = kBlockTokens;
+    context_.leaf.transpose(args);
   }
 
   void expand(const CachePage& page) const {
@@ -72,6 +102,7 @@ class ExpandedHead {
     if (shape_.kind == MlaKind::kGqa) {
       const std::int64_t group = head_ / (shape_.num_heads / shape_.num_kv_heads);
       decode_page(context_, args_, page, {group * dn, dn}, {work_.keys, dn});
+      transpose(page, {work_.keys, dn}, {0, dn}, 0);
       decode_page(context_, args_, page, {shape_.num_kv_heads * dn + group * dv, dv},
                   {work_.values, dv});
       return;
@@ -79,55 +110,61 @@ class ExpandedHead {
     const std::int64_t width = shape_.cache_width(), rank = shape_.kv_rank;
     decode_page(context_, args_, page, {0, width}, {work_.latent, width});
     const Rows latents{work_.latent, width, nullptr, page.count, context_.round};
-    std::int64_t first_row = head_ * dv;
+    std::int64_t value_row = head_ * dv;
     if (shape_.kind == MlaKind::kLatent) {
-      first_row = head_ * (dn + dv) + dn;
-      multiply(context_, Matrix(args_.kv_b.slice_rows(first_row - dn, dn)), latents,
-               {work_.keys, dn + dr}, work_.product);
-      for (std::int64_t j = 0; j < page.count; ++j) {
-        std::copy_n(work_.latent + j * width + rank, dr, work_.keys + j * (dn + dr) + dn);
-      }
+      value_row = head_ * (dn + dv) + dn;
+      multiply(context_, Matrix(args_.kv_b.slice_rows(value_row - dn, dn)), latents,
+               {work_.keys, dn}, work_.product);
+      transpose(page, {work_.keys, dn}, {0, dn}, 0);
+    } else {  // queries of latent width meet the cached rows themselves
+      transpose(page, {work_.latent, width}, {0, dn}, 0);
     }
-    multiply(context_, Matrix(args_.kv_b.slice_rows(first_row, dv)), latents, {work_.values, dv},
+    transpose(page, {work_.latent, width}, {rank, dr}, dn);
+    multiply(context_, Matrix(args_.kv_b.slice_rows(value_row, dv)), latents, {work_.values, dv},
              work_.product);
   }
 
-  // Rows [begin, begin + count) of the sequence, none before the page.
-  void attend(const CachePage& page, std::int64_t begin, std::int64_t count) const {
-    const std::int64_t dim = shape_.qk_dim();
-    for (std::int64_t r = 0; r < count; ++r) {
-      load_query(context_, args_, sequence_.first_row + begin + r, sequence_.start_pos + begin + r,
-                 head_, work_.queries + r * dim);
-    }
-    // Queries of latent width meet the cached rows themselves.
-    const float* keys = shape_.kind == MlaKind::kMqa ? work_.latent : work_.keys;
-    multiply(context_, Matrix(keys, dim, page.count, dim),
-             {work_.queries, dim, nullptr, count, false}, {work_.scores, kBlockTokens},
-             work_.product);
-    context_.leaf.scale(work_.scores, scale_, count * kBlockTokens);
-    std::int64_t whole = count;  // rows from here on see the whole page
-    for (std::int64_t r = 0; r < count; ++r) {
-      const std::int64_t visible =
-          std::min(kBlockTokens, sequence_.start_pos + begin + r + 1 - page.first_pos);
+  // Rows of the strip, none before the page; position is the strip's first.
+  void attend(const CachePage& page, std::int64_t position, Range rows) const {
+    score(page, rows);
+    std::int64_t whole = rows.count;  // rows from here on see the whole page
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const std::int64_t t = rows.begin + r;
+      const std::int64_t visible = std::min(kBlockTokens, position + t + 1 - page.first_pos);
       if (visible == kBlockTokens) whole = std::min(whole, r);
-      merge_scores(context_.leaf, work_.scores + r * kBlockTokens, visible,
-                   work_.softmax[begin + r], out(begin + r), shape_.v_head_dim);
+      merge_scores(context_.leaf, work_.scores + r * kBlockTokens, visible, work_.softmax[t],
+                   mixed(t), shape_.v_head_dim);
       // A row inside the page stops at its own key: a later row must not reach it, even times zero.
-      if (visible < kBlockTokens) accumulate(begin, r, 1, visible);
+      if (visible < kBlockTokens) accumulate(rows.begin, {r, 1}, visible);
     }
-    accumulate(begin, whole, count - whole, kBlockTokens);
+    accumulate(rows.begin, {whole, rows.count - whole}, kBlockTokens);
   }
 
-  void accumulate(std::int64_t begin, std::int64_t r, std::int64_t rows, std::int64_t depth) const {
+  void score(const CachePage& page, Range rows) const {
+    std::fill_n(work_.scores, rows.count * kBlockTokens, 0.0f);
     OuterArgs args;
-    args.a = work_.scores + r * kBlockTokens;
+    args.a = work_.queries + rows.begin * shape_.qk_dim();
+    args.a_row = shape_.qk_dim();
+    args.a_depth = 1;
+    args.b = work_.columns;
+    args.b_stride = args.c_stride = kBlockTokens;
+    args.c = work_.scores;
+    args.rows = rows.count;
+    args.depth = shape_.qk_dim();
+    args.cols = page.count;
+    context_.leaf.outer(args);
+  }
+
+  // Rows of the block that starts at `begin`.
+  void accumulate(std::int64_t begin, Range rows, std::int64_t depth) const {
+    OuterArgs args;
+    args.a = work_.scores + rows.begin * kBlockTokens;
     args.a_row = kBlockTokens;
     args.a_depth = 1;
     args.b = work_.values;
-    args.b_stride = args.cols = shape_.v_head_dim;
-    args.c = out(begin + r);
-    args.c_stride = out_stride_;
-    args.rows = rows;
+    args.c = mixed(begin + rows.begin);
+    args.b_stride = args.c_stride = args.cols = shape_.v_head_dim;
+    args.rows = rows.count;
     args.depth = depth;
     context_.leaf.outer(args);
   }
@@ -138,7 +175,6 @@ class ExpandedHead {
   const SequenceRows& sequence_;
   std::int64_t head_;
   const ExpandedWork& work_;
-  std::int64_t out_stride_;
   float scale_;
 };
 
@@ -149,7 +185,7 @@ void attend_expanded(Context& context, const MlaArgs& args, Origin origin) {
   ExpandedWork shape;
   shape.shape = args.shape;
   for (const SequenceRows& s : args.batch.sequences) {
-    if (s.origin == origin) shape.max_rows = std::max(shape.max_rows, s.num_rows);
+    if (s.origin == origin) shape.strip = std::max(shape.strip, std::min(kStrip, s.num_rows));
   }
   context.scratch.reserve_workers(shape);
   const std::int64_t heads = args.shape.num_heads;

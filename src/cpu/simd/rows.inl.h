@@ -116,6 +116,14 @@ void swiglu(float* gate, const float* up, std::int64_t n, bool round) {
     put(gate + i, rounded(rounded(g * sigmoid(g), round) * get(up + i, c), round), c);
   });
 }
+void transpose(const TransposeArgs& t) {
+  for (std::int64_t c = 0; c < t.cols; ++c) {
+    for_vecs(t.rows, [&](std::int64_t r, int n) {
+      put(t.out + c * t.out_stride + r, load_strided(t.in + r * t.in_stride + c, t.in_stride, n),
+          n);
+    });
+  }
+}
 float max_row(const float* x, std::int64_t n) {
   Vec m = broadcast(x[0]);
   for_vecs(n, [&](std::int64_t i, int c) {

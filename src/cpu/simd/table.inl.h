@@ -17,6 +17,7 @@ constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulA
       .add = add,
       .scale = scale,
       .multiply = multiply,
+      .transpose = transpose,
       .sum_squares = sum_squares,
       .squares_and_dot = squares_and_dot,
       .weighted_sum = weighted_sum,

@@ -18,6 +18,13 @@ inline void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
 inline __m256i lane_mask(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
+// n values, `stride` floats apart, zero beyond.
+inline Vec load_strided(const float* p, std::int64_t stride, int n) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i at = _mm256_mullo_epi32(lane, _mm256_set1_epi32(static_cast<int>(stride)));
+  return {
+      _mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, at, _mm256_castsi256_ps(lane_mask(n)), 4)};
+}
 inline Vec load_partial(const float* p, int n) { return {_mm256_maskload_ps(p, lane_mask(n))}; }
 inline void store_partial(float* p, Vec a, int n) { _mm256_maskstore_ps(p, lane_mask(n), a.v); }
 

@@ -16,6 +16,12 @@ inline Vec zero() { return {_mm512_setzero_ps()}; }
 inline Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
 inline __mmask16 lane_mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
+// n values, `stride` floats apart, zero beyond.
+inline Vec load_strided(const float* p, std::int64_t stride, int n) {
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32(static_cast<int>(stride)));
+  return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), lane_mask(n), at, p, 4)};
+}
 inline Vec load_partial(const float* p, int n) { return {_mm512_maskz_loadu_ps(lane_mask(n), p)}; }
 inline void store_partial(float* p, Vec a, int n) { _mm512_mask_storeu_ps(p, lane_mask(n), a.v); }
 

@@ -30,6 +30,10 @@ inline Vec load(const float* p) {
   __builtin_memcpy(&r, p, sizeof(r));
   return r;
 }
+// n values, `stride` floats apart, zero beyond.
+inline Vec load_strided(const float* p, std::int64_t stride, int n) {
+  return make_vec([&](int i) { return i < n ? p[i * stride] : 0.0f; });
+}
 inline void store(float* p, Vec a) { __builtin_memcpy(p, &a, sizeof(a)); }
 inline Vec load_partial(const float* p, int n) {
   Vec r = zero();

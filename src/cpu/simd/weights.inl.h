@@ -88,31 +88,35 @@ void decode_row(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat
   }
 }
 
+// C Vecs of columns from c on: independent chains over the rows, and a long piece of each row.
+template <LeafFormat F, int C>
+void axpy_columns(const MatmulArgs& w, std::int64_t c, const float* coef, float* out) {
+  Vec acc[C];
+  for (int i = 0; i < C; ++i) acc[i] = load(out + c + i * kLanes);
+  const std::uint8_t* row = w.weight;
+  for (std::int64_t r = 0; r < w.num_outputs; ++r, row += w.weight_stride) {
+    const Vec factor = broadcast(coef[r]);
+    for (int i = 0; i < C; ++i) acc[i] = fma(factor, load_weight<F>(row, c + i * kLanes), acc[i]);
+  }
+  for (int i = 0; i < C; ++i) store(out + c + i * kLanes, acc[i]);
+}
+
 template <LeafFormat F>
 void axpy_rows_format(const MatmulArgs& w, const float* coef, float* out) {
-  for (std::int64_t c = 0; c < w.depth; c += 4 * kLanes) {
-    // Four Vecs of columns together: independent chains over the rows.
-    Vec acc[4];
-    int count[4];
-    for (int i = 0; i < 4; ++i) {
-      const std::int64_t left = w.depth - c - i * kLanes;
-      count[i] = left >= kLanes ? kLanes : left > 0 ? static_cast<int>(left) : 0;
-      acc[i] = count[i] > 0 ? load_partial(out + c + i * kLanes, count[i]) : zero();
-    }
-    const bool whole = count[3] == kLanes;
-    for (std::int64_t r = 0; r < w.num_outputs; ++r) {
-      const std::uint8_t* row = w.weight + r * w.weight_stride;
-      const Vec factor = broadcast(coef[r]);
-      for (int i = 0; i < 4 && count[i] > 0; ++i) {
-        const std::int64_t at = c + i * kLanes;
-        const Vec v = whole || count[i] == kLanes ? load_weight<F>(row, at)
-                                                  : load_weight_partial<F>(row, at, count[i]);
-        acc[i] = fma(factor, v, acc[i]);
-      }
-    }
-    for (int i = 0; i < 4 && count[i] > 0; ++i)
-      store_partial(out + c + i * kLanes, acc[i], count[i]);
+  constexpr int kWide = kLanes;  // half of the registers
+  std::int64_t c = 0;
+  for (; c + kWide * kLanes <= w.depth; c += kWide * kLanes)
+    axpy_columns<F, kWide>(w, c, coef, out);
+  for (; c + 4 * kLanes <= w.depth; c += 4 * kLanes) axpy_columns<F, 4>(w, c, coef, out);
+  for (; c + kLanes <= w.depth; c += kLanes) axpy_columns<F, 1>(w, c, coef, out);
+  const int rest = static_cast<int>(w.depth - c);
+  if (rest == 0) return;
+  Vec acc = load_partial(out + c, rest);
+  for (std::int64_t r = 0; r < w.num_outputs; ++r) {
+    const Vec v = load_weight_partial<F>(w.weight + r * w.weight_stride, c, rest);
+    acc = fma(broadcast(coef[r]), v, acc);
   }
+  store_partial(out + c, acc, rest);
 }
 
 void axpy_rows(const MatmulArgs& w, const float* coef, float* out) {
