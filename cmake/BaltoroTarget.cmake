@@ -28,7 +28,8 @@ function(baltoro_layer name)
     $<BUILD_INTERFACE:baltoro_options>)
 endfunction()
 
-# baltoro_test(NAME LABEL label SOURCES... LINK layers...) makes one GoogleTest binary whose tests carry the label.
+# baltoro_test(NAME LABEL label SOURCES... LINK layers...) makes one GoogleTest binary whose tests carry the label; those whose
+# name begins with "Slow" carry the label slow.
 function(baltoro_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -40,5 +41,6 @@ function(baltoro_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   target_compile_definitions(${name} PRIVATE BALTORO_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     BALTORO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} TEST_FILTER -Slow* PROPERTIES LABELS ${ARG_LABEL} DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${name} TEST_FILTER Slow* PROPERTIES LABELS slow DISCOVERY_TIMEOUT 60)
 endfunction()

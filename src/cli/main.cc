@@ -11,6 +11,7 @@
 #include "baltoro/version.h"
 #include "cli/command.h"
 #include "cli/suggest.h"
+#include "io/mapping_fault.h"
 
 namespace baltoro::cli {
 namespace {
@@ -142,6 +143,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace baltoro;
+  report_mapping_faults();
   try {
     return cli::run(argc, argv);
   } catch (const Error& error) {

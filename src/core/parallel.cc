@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -82,6 +83,13 @@ struct ThreadPool::State {
     }
   }
 
+  void stop() {
+    stopping.store(true, std::memory_order_relaxed);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   void serve(int worker) {
     std::uint32_t seen = 0;
     for (;;) {
@@ -104,17 +112,22 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   if (num_threads < 1 || num_threads > 1024) {
     fail(ErrorCode::kUsage, "threads: {} is out of range; use 1 to 1024", num_threads);
   }
-  for (int worker = 1; worker < num_threads; ++worker) {
-    state_->threads.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+  try {
+    for (int worker = 1; worker < num_threads; ++worker) {
+      state_->threads.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = state_->threads.size() + 1;
+    state_->stop();
+    fail(ErrorCode::kOutOfMemory, "thread {} of {} cannot be started: {}; use fewer threads",
+         started + 1, num_threads, error.code().message());
+  } catch (...) {
+    state_->stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_relaxed);
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::size() const noexcept { return static_cast<int>(state_->threads.size()) + 1; }
 

@@ -16,7 +16,7 @@ int default_thread_count();
 class ThreadPool {
  public:
   // A team of num_threads, the caller of run() included. Throws Error{kUsage} unless 1 <=
-  // num_threads <= 1024.
+  // num_threads <= 1024, Error{kOutOfMemory} where the system has no room for so many.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -2,6 +2,7 @@
 #include "baltoro/engine.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "engine/fingerprint.h"
 #include "engine/make_backend.h"
 #include "engine/session_impl.h"
-#include "io/json_file.h"
+#include "io/file_reader.h"
 #include "model/loader.h"
 
 namespace baltoro {
@@ -92,7 +93,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
-                                     const EngineOptions& options) {
+                                     const EngineOptions& options) try {
   check_options(options);
   std::unique_ptr<Backend> backend = make_backend(options);
   LoadedModel loaded = load_model(dir, {.config = {.latent_norm_eps = options.latent_norm_eps},
@@ -108,6 +109,9 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
                   state_variant(options, config, *impl->backend), impl->store->files());
   info.generation = generation_defaults(dir, config);
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
+} catch (const std::bad_alloc&) {
+  fail(ErrorCode::kOutOfMemory, "{}: out of memory while loading; free some, or use --load map",
+       dir.string());
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }

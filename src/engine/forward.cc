@@ -182,13 +182,15 @@ void Engine::Impl::forward(std::span<BatchItem> items) {
   const auto fail_all = [&](const char* why) {
     for (ItemProgress& p : progress_) p.timeline->failure = why;
   };
+  constexpr const char* kShort = "out of memory";  // needs none itself
   try {
     start(items);
     while (plan_pass()) run_pass();
   } catch (const std::bad_alloc&) {
-    fail_all("out of memory");
+    fail_all(kShort);
     fail(ErrorCode::kOutOfMemory, "a forward pass over {} items ran out of memory", items.size());
   } catch (const std::exception& error) {
+    fail_all(kShort);
     fail_all(error.what());
     throw;
   }

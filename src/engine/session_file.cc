@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
-#include <system_error>
 #include <type_traits>
 
 #include "core/error.h"
 #include "engine/session_impl.h"
 #include "io/crc32.h"
+#include "io/file_reader.h"
+#include "io/output_file.h"
 #include "ops/batch.h"
 
 namespace baltoro {
@@ -43,69 +43,36 @@ static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 80);
 
 class Writer {
  public:
-  explicit Writer(const std::filesystem::path& path) : path_(path), out_(path, std::ios::binary) {
-    if (!out_) fail(ErrorCode::kIo, "{}: cannot create the session file", path.string());
-  }
+  explicit Writer(const std::filesystem::path& path) : file_(path) {}
   void write(std::span<const std::byte> bytes) {
-    out_.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
+    file_.write(bytes);
     crc_ = crc32(bytes, crc_);
   }
   void finish() {
     const std::uint32_t crc = crc_;
     write(std::as_bytes(std::span(&crc, 1)));
-    out_.close();
-    if (!out_)
-      fail(ErrorCode::kIo, "{}: writing the session failed; is the disk full?", path_.string());
+    file_.finish();
   }
 
  private:
-  std::filesystem::path path_;
-  std::ofstream out_;
+  OutputFile file_;
   std::uint32_t crc_ = 0;
-};
-
-// FILE.partial, which becomes FILE by keep() and is removed otherwise.
-class PartialFile {
- public:
-  explicit PartialFile(const std::filesystem::path& file)
-      : file_(file), path_(file.string() + ".partial") {}
-  ~PartialFile() {
-    std::error_code ignored;
-    if (!kept_) std::filesystem::remove(path_, ignored);
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  void keep() {
-    std::error_code error;
-    std::filesystem::rename(path_, file_, error);
-    if (error) fail(ErrorCode::kIo, "{}: {}", file_.string(), error.message());
-    kept_ = true;
-  }
-
- private:
-  std::filesystem::path file_;
-  std::filesystem::path path_;
-  bool kept_ = false;
 };
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
-    if (!in_) fail(ErrorCode::kIo, "{}: cannot open the session file", path.string());
-  }
+  explicit Reader(const std::filesystem::path& path) : file_(path) {}
   void read(std::span<std::byte> bytes) {
-    in_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!in_) fail(ErrorCode::kIo, "{}: the session file ends early", path_.string());
+    file_.read(offset_, bytes);
+    offset_ += bytes.size();
     crc_ = crc32(bytes, crc_);
   }
+  std::uint64_t file_bytes() const { return file_.size(); }
   std::uint32_t crc() const { return crc_; }
 
  private:
-  std::filesystem::path path_;
-  std::ifstream in_;
+  FileReader file_;
+  std::uint64_t offset_ = 0;
   std::uint32_t crc_ = 0;
 };
 
@@ -114,8 +81,8 @@ std::span<std::byte> writable_bytes(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-void check_header(const Header& header, StatePool& pool, const EngineInfo& info,
-                  const std::filesystem::path& file) {
+void check_header(const Header& header, std::uint64_t file_bytes, StatePool& pool,
+                  const EngineInfo& info, const std::filesystem::path& file) {
   const auto reject = [&](const std::string& why) {
     fail(ErrorCode::kBadModel, "{}: {}", file.string(), why);
   };
@@ -143,12 +110,20 @@ void check_header(const Header& header, StatePool& pool, const EngineInfo& info,
       static_cast<std::uint64_t>(header.restart_pos) <= header.num_tokens &&
       header.num_logits == logits_of_last;
   if (!consistent) reject("the counts in the header contradict each other; the file is damaged");
-  std::error_code error;
-  const std::uint64_t size = std::filesystem::file_size(file, error);
-  if (error) fail(ErrorCode::kIo, "{}: {}", file.string(), error.message());
-  if (size != header.file_bytes()) {
-    reject(fmt::format("{} bytes long where the header promises {}; the file is damaged", size,
-                       header.file_bytes()));
+  if (file_bytes != header.file_bytes()) {
+    reject(fmt::format("{} bytes long where the header promises {}; the file is damaged",
+                       file_bytes, header.file_bytes()));
+  }
+}
+
+// A token outside the vocabulary would be read beyond the embedding when its block is fed again.
+void check_tokens(std::span<const TokenId> tokens, std::int64_t vocab_size,
+                  const std::filesystem::path& file) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
+    fail(ErrorCode::kBadModel,
+         "{}: token {} is {}, outside the vocabulary [0, {}); the file is damaged", file.string(),
+         i, tokens[i], vocab_size);
   }
 }
 
@@ -188,9 +163,7 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   header.num_pages = timeline.pages.size();
   header.num_logits = timeline.logits.size();
 
-  // Under another name first, so that a full disk never leaves half a session behind the old name.
-  PartialFile partial(file);
-  Writer writer(partial.path());
+  Writer writer(file);
   writer.write(std::as_bytes(std::span(&header, 1)));
   writer.write(std::as_bytes(std::span(timeline.tokens)));
   writer.write(std::as_bytes(std::span(timeline.logits)));
@@ -200,15 +173,17 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   }
   write_pages(writer, timeline);
   writer.finish();
-  partial.keep();
 }
 
 std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& info,
                                            const std::filesystem::path& file) {
   Reader reader(file);
+  if (reader.file_bytes() < sizeof(Header)) {
+    fail(ErrorCode::kBadModel, "{}: not a baltoro session file", file.string());
+  }
   Header header;
   reader.read(std::as_writable_bytes(std::span(&header, 1)));
-  check_header(header, pool, info, file);
+  check_header(header, reader.file_bytes(), pool, info, file);
 
   auto timeline = std::make_unique<Timeline>(pool);
   timeline->prompt_is_open = header.prompt_is_open != 0;
@@ -217,6 +192,7 @@ std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& in
   timeline->logits.resize(header.num_logits);
   reader.read(writable_bytes(timeline->tokens));
   reader.read(writable_bytes(timeline->logits));
+  check_tokens(timeline->tokens, info.vocab_size, file);
   timeline->own_pages(0, timeline->position());
   SequenceState& state = pool.state();
   for (std::span<std::byte> part : state.slot_parts(timeline->live_slot)) reader.read(part);

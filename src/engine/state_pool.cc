@@ -10,10 +10,8 @@ namespace {
 constexpr std::int32_t kFirstSlots = 4;
 constexpr std::int32_t kFirstPages = 32;
 
-// Puts [begin, end) on a free list so that the lowest index is taken first. Room for all, so that a
-// release cannot throw.
+// Puts [begin, end) on a free list that has room for all, so that the lowest index is taken first.
 void add_free(std::vector<std::int32_t>& list, std::int32_t begin, std::int32_t end) {
-  list.reserve(static_cast<std::size_t>(end));
   for (std::int32_t i = end - 1; i >= begin; --i) list.push_back(i);
 }
 
@@ -29,6 +27,8 @@ std::int32_t StatePool::acquire_slot() {
   if (free_slots_.empty()) {
     const std::int32_t old_count = state_.num_slots();
     const std::int32_t new_count = std::max(kFirstSlots, 2 * old_count);
+    // Room for all, so that nothing throws once the pool has grown, nor a release ever.
+    free_slots_.reserve(static_cast<std::size_t>(new_count));
     state_.reserve_slots(new_count);
     add_free(free_slots_, old_count, new_count);
   }
@@ -41,6 +41,8 @@ std::int32_t StatePool::acquire_page() {
   if (free_pages_.empty()) {
     const std::int32_t old_count = state_.num_pages();
     const std::int32_t new_count = std::max(kFirstPages, 2 * old_count);
+    free_pages_.reserve(static_cast<std::size_t>(new_count));
+    page_references_.reserve(static_cast<std::size_t>(new_count));
     state_.reserve_pages(new_count);
     page_references_.resize(static_cast<std::size_t>(new_count), 0);
     add_free(free_pages_, old_count, new_count);

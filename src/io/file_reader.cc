@@ -30,11 +30,13 @@ void read_fully(const PositionedRead& read, std::uint64_t offset, std::span<std:
         read(into.data() + done, std::min(into.size() - done, kMaxReadBytes), offset + done);
     if (got < 0) {
       if (errno == EINTR) continue;
-      fail(ErrorCode::kIo, "{}: reading {} bytes at offset {} failed: {}", where.string(),
-           into.size() - done, offset + done, reason(errno));
+      fail(ErrorCode::kIo, "{}: reading {} bytes at offset {} failed: {}; check the disk",
+           where.string(), into.size() - done, offset + done, reason(errno));
     }
     if (got == 0) {
-      fail(ErrorCode::kIo, "{}: the file ends at offset {}, {} bytes before the end of the read",
+      fail(ErrorCode::kIo,
+           "{}: the file ends at offset {}, {} bytes before the end of the read; it was cut short "
+           "meanwhile: write or fetch it again",
            where.string(), offset + done, into.size() - done);
     }
     done += static_cast<std::size_t>(got);
@@ -43,12 +45,13 @@ void read_fully(const PositionedRead& read, std::uint64_t offset, std::span<std:
 
 FileReader::FileReader(const std::filesystem::path& path) : path_(path) {
   fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) fail(ErrorCode::kIo, "{}: cannot open: {}", path.string(), reason(errno));
+  if (fd_ < 0) fail(ErrorCode::kIo, "{}: cannot be opened: {}", path.string(), reason(errno));
   struct stat info = {};
-  const bool ok = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
-  if (!ok) {
+  const int error = fstat(fd_, &info) == 0 ? 0 : errno;
+  if (error != 0 || !S_ISREG(info.st_mode)) {
     close(fd_);
-    fail(ErrorCode::kIo, "{}: not a regular file", path.string());
+    fail(ErrorCode::kIo, "{}: cannot be read: {}", path.string(),
+         error != 0 ? reason(error) : "not a regular file");
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
 }
@@ -87,6 +90,17 @@ std::span<const std::byte> FileReader::map() {
     map_ = map;
   }
   return {static_cast<const std::byte*>(map_), size_};
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
+  const FileReader file(path);
+  if (file.size() > limit) {
+    fail(ErrorCode::kBadModel, "{}: {} bytes exceed the limit of {} for such a file", path.string(),
+         file.size(), limit);
+  }
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 }  // namespace baltoro

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
 
 namespace baltoro {
 
@@ -46,5 +47,9 @@ class FileReader {
   std::uint64_t size_ = 0;
   void* map_ = nullptr;
 };
+
+// The text of a file of at most `limit` bytes. Throws Error{kIo} when it cannot be read,
+// Error{kBadModel} when it is larger.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
 }  // namespace baltoro

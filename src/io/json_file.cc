@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "io/file_reader.h"
 
 namespace baltoro {
 namespace {
@@ -75,17 +74,6 @@ class KeyGuard {
 };
 
 }  // namespace
-
-std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
-  const FileReader file(path);
-  if (file.size() > limit) {
-    fail(ErrorCode::kBadModel, "{}: {} bytes exceed the limit of {} for such a file", path.string(),
-         file.size(), limit);
-  }
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
 
 std::string text_position(std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));

@@ -2,17 +2,11 @@
 // twice in one object is an error: which of the two would count is a matter of the parser.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 namespace baltoro {
-
-// The text of a file of at most `limit` bytes. Throws Error{kIo} when it cannot be read,
-// Error{kBadModel} when it is larger.
-std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
 // `where` names the text in messages. Throws Error{kBadModel} on malformed text, a repeated key, or
 // nesting deeper than 64.

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "io/output_file.h"
 
 namespace baltoro {
 
@@ -29,9 +28,6 @@ class SafetensorsWriter {
  public:
   // Throws Error{kIo}.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorToWrite>& tensors);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Appends data; the pieces may cross tensors. Throws Error{kIo}, or Error{kInternal} beyond the
   // declared bytes.
@@ -41,15 +37,8 @@ class SafetensorsWriter {
   void finish();
 
  private:
-  struct CloseFile {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  // Removes the unfinished file.
-  [[noreturn]] void io_error(const char* what) const;
-
   std::filesystem::path path_;
-  std::filesystem::path partial_;
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  OutputFile file_;
   std::uint64_t left_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/mxfp4.h"
+#include "io/file_reader.h"
 #include "io/json_file.h"
 #include "model/config_quantization.h"
 #include "model/config_reader.h"

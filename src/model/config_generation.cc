@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "io/file_reader.h"
 #include "io/json_file.h"
 #include "model/config.h"
 #include "model/config_reader.h"

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "io/output_file.h"
 #include "io/safetensors_writer.h"
 #include "model/config.h"
 #include "model/model_stats.h"
@@ -22,13 +22,6 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 // A multiple of every element size, small enough for the second-level cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 18;
-
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) fail(ErrorCode::kIo, "{}: writing failed", path.string());
-}
 
 // What an earlier run left would be read with or instead of the new files.
 void refuse_model(const std::filesystem::path& out) {
@@ -115,10 +108,11 @@ class ShardWriter {
   }
 
   void write_index() const {
-    write_text(out_ / kIndexName,
-               fmt::format("{{\n  \"metadata\": {{\"total_size\": {}}},\n  \"weight_map\": {{{}\n  "
-                           "}}\n}}\n",
-                           report_.bytes, weight_map_));
+    write_text_file(
+        out_ / kIndexName,
+        fmt::format("{{\n  \"metadata\": {{\"total_size\": {}}},\n  \"weight_map\": {{{}\n  "
+                    "}}\n}}\n",
+                    report_.bytes, weight_map_));
   }
 
   const ModelConfig& config_;
@@ -148,8 +142,9 @@ SynthReport synthesize(const std::filesystem::path& config, const std::filesyste
   ShardWriter writer(parsed, out, options);
   writer.check_space();
   SynthReport report = writer.write();
-  write_text(out / "config.json", text);
   report.has_tokenizer = options.write_tokenizer && write_synth_tokenizer(parsed, out);
+  // Last, so that what a full disk cuts short is no model.
+  write_text_file(out / "config.json", text);
   return report;
 }
 

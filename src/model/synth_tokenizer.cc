@@ -1,14 +1,15 @@
 #include "model/synth_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
+#include "io/output_file.h"
 
 namespace baltoro {
 namespace {
@@ -67,13 +68,6 @@ std::map<std::int64_t, std::string> special_names(bool k3, std::int64_t count) {
   return names;
 }
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) fail(ErrorCode::kIo, "{}: writing failed", path.string());
-}
-
 }  // namespace
 
 bool write_synth_tokenizer(const ModelConfig& config, const std::filesystem::path& dir) {
@@ -106,9 +100,9 @@ bool write_synth_tokenizer(const ModelConfig& config, const std::filesystem::pat
       {"temperature", 1.0},
       {"top_p", 0.95},
       {"eos_token_id", config.eos_token_id.value_or(first + 2)}};
-  write_text(dir / "tiktoken.model", ranks);
-  write_text(dir / "tokenizer_config.json", tokenizer.dump(1) + "\n");
-  write_text(dir / "generation_config.json", generation.dump(1) + "\n");
+  write_text_file(dir / "tiktoken.model", ranks);
+  write_text_file(dir / "tokenizer_config.json", tokenizer.dump(1) + "\n");
+  write_text_file(dir / "generation_config.json", generation.dump(1) + "\n");
   return true;
 }
 

@@ -1,11 +1,10 @@
 // Which format a checkpoint speaks, and the way from a conversation to ids.
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 #include "baltoro/chat.h"
 #include "core/error.h"
+#include "io/file_reader.h"
 #include "text/chat_output.h"
 #include "text/chat_tools.h"
 #include "text/k2_parse.h"
@@ -17,6 +16,8 @@ namespace baltoro {
 namespace {
 
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+// Those of the released models have 10 KB.
+constexpr std::uint64_t kMaxTemplateBytes = std::uint64_t{1} << 24;
 
 struct MarkerName {
   const char* token;
@@ -66,10 +67,7 @@ ChatFormat::Kind choose_kind(const Tokenizer& tokenizer, const std::string& wher
 
 std::optional<std::string> read_default_system(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return kK2DefaultSystem;
-  std::ifstream stream(file, std::ios::binary);
-  const std::string jinja{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) fail(ErrorCode::kIo, "{}: cannot be read", file.string());
-  return find_default_system(jinja);
+  return find_default_system(read_text_file(file, kMaxTemplateBytes));
 }
 
 }  // namespace

@@ -1,16 +1,18 @@
 #include "baltoro/tokenizer.h"
 
-#include <fstream>
-#include <ios>
 #include <utility>
 
 #include "core/error.h"
+#include "io/file_reader.h"
 #include "text/bpe.h"
 #include "text/rank_file.h"
 #include "text/tokenizer_parts.h"
 
 namespace baltoro {
 namespace {
+
+// Those of the released models have 3 MB.
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 28;
 
 std::string read_file(const std::filesystem::path& path) {
   std::error_code error;
@@ -20,12 +22,7 @@ std::string read_file(const std::filesystem::path& path) {
          "tokenizer_config.json: check the path or fetch the missing file",
          path.string());
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
-    fail(ErrorCode::kIo, "{}: cannot be read; check its permissions and the disk", path.string());
-  }
-  return bytes;
+  return read_text_file(path, kMaxFileBytes);
 }
 
 // Encodes texts one after another with shared working memory.

@@ -195,9 +195,12 @@ TEST(SafetensorsWriter, AnUnfinishedFileLeavesNothing) {
 TEST(SafetensorsWriter, AFileThatCannotGetItsNameLeavesNothing) {
   const TempDir dir;
   std::filesystem::create_directory(dir / "x.safetensors");
-  SafetensorsWriter writer(dir / "x.safetensors", {{"a", DType::kU8, {1}}});
-  writer.write(std::as_bytes(std::span("x", 1)));
-  EXPECT_EQ(catch_error([&] { writer.finish(); }).code(), ErrorCode::kIo);
+  const auto write = [&] {
+    SafetensorsWriter writer(dir / "x.safetensors", {{"a", DType::kU8, {1}}});
+    writer.write(std::as_bytes(std::span("x", 1)));
+    writer.finish();
+  };
+  EXPECT_EQ(catch_error(write).code(), ErrorCode::kIo);
   EXPECT_FALSE(std::filesystem::exists(dir / "x.safetensors.partial"));
 }
 

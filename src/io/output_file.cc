@@ -1,0 +1,51 @@
+#include "io/output_file.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace baltoro {
+namespace {
+
+[[noreturn]] void fail_write(const std::filesystem::path& path, int error) {
+  fail(ErrorCode::kIo, "{}: cannot be written: {}; make room or choose another place",
+       path.string(), std::generic_category().message(error));
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::filesystem::path& path)
+    : path_(path), partial_(path.string() + ".partial") {
+  file_.reset(std::fopen(partial_.c_str(), "wb"));
+  if (!file_) fail_write(path_, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (finished_) return;
+  file_.reset();
+  std::error_code ignored;
+  std::filesystem::remove(partial_, ignored);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) {
+    fail_write(path_, errno);
+  }
+}
+
+void OutputFile::finish() {
+  if (std::fclose(file_.release()) != 0) fail_write(path_, errno);
+  std::error_code error;
+  std::filesystem::rename(partial_, path_, error);
+  if (error) fail_write(path_, error.value());
+  finished_ = true;
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+}  // namespace baltoro

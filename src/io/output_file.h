@@ -1,0 +1,42 @@
+// A file that appears under its name only when it is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace baltoro {
+
+// Written as NAME.partial, renamed by finish(), removed where that is not reached: a full disk never
+// leaves half a file behind the name. One thread at a time.
+class OutputFile {
+ public:
+  // Throws Error{kIo}, as all others here do, naming the file and the reason.
+  explicit OutputFile(const std::filesystem::path& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // Appends.
+  void write(std::span<const std::byte> bytes);
+  // Flushes and gives the file its name, in place of what had it. Call once, at the end.
+  void finish();
+
+ private:
+  struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  std::filesystem::path path_;
+  std::filesystem::path partial_;
+  std::unique_ptr<std::FILE, CloseFile> file_;
+  bool finished_ = false;
+};
+
+// A whole file of text. Throws Error{kIo}.
+void write_text_file(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace baltoro

@@ -1,0 +1,104 @@
+// Memory that runs out at any moment of loading and running: a clean error or the same result, and
+// an engine that goes on.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "baltoro/error.h"
+#include "fault/allocations.h"
+#include "fault/run.h"
+#include "fault/syscalls.h"
+
+namespace baltoro {
+namespace {
+
+using testing::Call;
+using testing::FailingAllocation;
+using testing::FailingCall;
+
+using Body = std::function<std::vector<float>()>;
+
+struct Outcome {
+  bool met = false;   // whether the fault came about
+  std::string error;  // that reached the caller; empty: none
+  bool clean = true;  // out of memory, and nothing else
+  std::vector<float> logits;
+};
+
+// `make_fault` gives an object that holds the fault for as long as it lives.
+template <typename MakeFault>
+Outcome run_under(const MakeFault& make_fault, const Body& body) {
+  Outcome outcome;
+  outcome.error.reserve(1000);
+  const auto fault = make_fault();
+  try {
+    outcome.logits = body();
+  } catch (const Error& error) {
+    outcome.clean = error.code() == ErrorCode::kOutOfMemory;
+    outcome.error.assign(error.what(), 0, 999);
+  } catch (const std::bad_alloc&) {
+    outcome.error = "bad_alloc";
+  }
+  outcome.met = fault.met();
+  return outcome;
+}
+
+// Lets request after request fail until there are no more: each of the first `dense`, then ever
+// fewer. Returns how many failures reached the caller.
+template <typename MakeFault>
+int fail_each(const MakeFault& make_fault, const Body& body, std::int64_t dense) {
+  const std::vector<float> expected = body();
+  const std::ptrdiff_t open_files = testing::open_files();
+  int failed = 0;
+  for (std::int64_t nth = 0;; nth += 1 + nth / dense) {
+    const Outcome outcome = run_under([&] { return make_fault(nth); }, body);
+    EXPECT_TRUE(outcome.clean) << "request " << nth << ": " << outcome.error;
+    if (outcome.error.empty()) {
+      EXPECT_EQ(outcome.logits, expected) << "request " << nth << " failed, and no one noticed";
+    } else {
+      ++failed;
+    }
+    EXPECT_EQ(testing::open_files(), open_files) << "request " << nth;
+    if (!outcome.met) return failed;
+  }
+}
+
+std::shared_ptr<Engine> load() {
+  return Engine::load(testing::fixture("k3"), testing::small_engine(LoadMode::kCopy, 3));
+}
+
+const Body kLoadAndRun = [] { return testing::run(*load()); };
+
+const auto kOne = [](std::int64_t nth) { return FailingAllocation(nth); };
+const auto kAllLater = [](std::int64_t nth) { return FailingAllocation(nth, true); };
+const auto kMap = [](std::int64_t nth) { return FailingCall(Call::kMap, nth, ENOMEM); };
+
+// One request alone: the destructor of a nlohmann::json asks for memory, and ends the program where
+// there is none at all any more.
+TEST(AllocationFaults, OfLoading) { EXPECT_GT(fail_each(kOne, kLoadAndRun, 16), 30); }
+
+TEST(AllocationFaults, OfLargeMemory) { EXPECT_GT(fail_each(kMap, kLoadAndRun, 1000), 10); }
+
+TEST(AllocationFaults, OfARunningEngine) {
+  const auto engine = load();
+  const Body run = [&] { return testing::run(*engine); };
+  EXPECT_GT(fail_each(kOne, run, 1000), 10);
+  EXPECT_GT(fail_each(kAllLater, run, 1000), 10);
+}
+
+TEST(SlowAllocationFaults, EachOfLoading) {
+  constexpr std::int64_t kAll = std::int64_t{1} << 40;
+  EXPECT_GT(fail_each(kOne, kLoadAndRun, kAll), 1000);
+}
+
+TEST(AllocationFaults, NameTheModel) {
+  const Outcome outcome = run_under([] { return FailingAllocation(200); }, kLoadAndRun);
+  EXPECT_NE(outcome.error.find("fixtures/k3: out of memory while loading"), std::string::npos)
+      << outcome.error;
+}
+
+}  // namespace
+}  // namespace baltoro
