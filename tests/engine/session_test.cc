@@ -1,5 +1,4 @@
-// Sessions over real (tiny) checkpoints: the determinism contract, forks, snapshots, saved state,
-// damaged weights.
+// Sessions over real (tiny) checkpoints: forks, snapshots, saved state, damaged weights.
 #include "baltoro/session.h"
 
 #include <gtest/gtest.h>
@@ -7,49 +6,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
+#include <thread>
 
 #include "engine/allocation_counter.h"
+#include "engine/sessions.h"
 #include "io/checkpoint_files.h"
+#include "io/test_files.h"
 
 namespace baltoro {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path fixture(const std::string& name) {
-  return fs::path(BALTORO_TEST_DATA) / "fixtures" / name;
-}
-
 std::shared_ptr<Engine> load(const std::string& name, EngineOptions options = {}) {
   return Engine::load(fixture(name), options);
-}
-
-// Token ids within every fixture's vocabulary.
-std::vector<TokenId> prompt(std::size_t length, int salt = 0) {
-  std::vector<TokenId> ids(length);
-  for (std::size_t i = 0; i < length; ++i) {
-    ids[i] = static_cast<TokenId>((i * 37 + static_cast<std::size_t>(salt) * 11 + 5) % 90);
-  }
-  return ids;
-}
-
-std::vector<float> copy(std::span<const float> values) { return {values.begin(), values.end()}; }
-
-// Bit equality: a NaN equals itself, -0 differs from 0.
-::testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " and " << b.size();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
-      return ::testing::AssertionFailure() << "at " << i << ": " << a[i] << " and " << b[i];
-    }
-  }
-  return ::testing::AssertionSuccess();
 }
 
 std::vector<TokenId> greedy(Session& session, int count) {
@@ -63,142 +36,29 @@ std::vector<TokenId> greedy(Session& session, int count) {
   return ids;
 }
 
-struct Setting {
-  const char* model;
-  Activations activations;
-};
-
-class Determinism : public ::testing::TestWithParam<Setting> {
- protected:
-  std::shared_ptr<Engine> engine(int threads = 1, std::int64_t max_rows = 512) {
-    EngineOptions options;
-    options.activations = GetParam().activations;
-    options.num_threads = threads;
-    options.max_batch_rows = max_rows;
-    return load(GetParam().model, options);
+// Callers on threads of their own: the engine lets one in at a time.
+TEST(EngineThreads, OfManyCallersGiveTheBitsOfOne) {
+  const auto engine = load("k3", {.num_threads = 2});
+  const auto use = [&](int salt) {
+    Session session = engine->new_session();
+    session.prefill(prompt(70, salt));
+    const Snapshot point = session.snapshot();
+    Session fork = session.fork();
+    greedy(fork, 2);
+    session.prefill(prompt(5));
+    session.rewind(point);
+    greedy(session, 2);
+    return std::vector<float>(session.logits().begin(), session.logits().end());
+  };
+  std::vector<std::vector<float>> alone(4), together(4);
+  for (std::size_t i = 0; i < alone.size(); ++i) alone[i] = use(static_cast<int>(i));
+  std::vector<std::thread> callers;
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    callers.emplace_back([&, i] { together[i] = use(static_cast<int>(i)); });
   }
-};
-
-TEST_P(Determinism, SplitOfThePromptChangesNoBit) {
-  const auto whole_engine = engine();
-  const std::vector<TokenId> ids = prompt(200);
-  Session whole = whole_engine->new_session();
-  whole.prefill(ids);
-  for (std::size_t chunk : {1u, 2u, 3u, 5u, 27u, 63u, 64u, 65u, 130u}) {
-    Session split = whole_engine->new_session();
-    for (std::size_t begin = 0; begin < ids.size(); begin += chunk) {
-      split.prefill(std::span(ids).subspan(begin, std::min(chunk, ids.size() - begin)));
-    }
-    EXPECT_TRUE(same_bits(whole.logits(), split.logits())) << "chunks of " << chunk;
-  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(alone, together);
 }
-
-TEST_P(Determinism, RowsOfAPassAndThreadsChangeNoBit) {
-  const std::vector<TokenId> ids = prompt(200);
-  const auto base_engine = engine();
-  Session base = base_engine->new_session();
-  const std::vector<float> all = base.prefill_all_logits(ids);
-  const std::vector<TokenId> tokens = greedy(base, 8);
-  for (const auto& [threads, max_rows] : {std::pair{1, 64}, {2, 128}, {3, 512}, {5, 64}}) {
-    const auto other_engine = engine(threads, max_rows);
-    Session other = other_engine->new_session();
-    EXPECT_TRUE(same_bits(all, other.prefill_all_logits(ids))) << threads << " " << max_rows;
-    EXPECT_EQ(tokens, greedy(other, 8));
-    EXPECT_TRUE(same_bits(base.logits(), other.logits())) << threads << " threads, " << max_rows;
-  }
-}
-
-TEST_P(Determinism, NeighboursAndSlotsChangeNoBit) {
-  const auto shared = engine(2);
-  const std::vector<TokenId> ids = prompt(100);
-  Session alone = shared->new_session();
-  alone.prefill(ids);
-  const std::vector<float> after_prompt = copy(alone.logits());
-  alone.decode(7);
-
-  Session a = shared->new_session(), b = shared->new_session(), c = shared->new_session();
-  c.prefill(prompt(70, 3));
-  const std::vector<TokenId> other = prompt(33, 1);
-  const TokenId generated = 9;
-  std::vector<BatchItem> items(3);
-  items[0] = {.session = &b, .tokens = other, .origin = Origin::kPrompt};
-  items[1] = {.session = &c, .tokens = {&generated, 1}, .origin = Origin::kGenerated};
-  items[2] = {.session = &a, .tokens = ids, .origin = Origin::kPrompt};
-  shared->forward(items);
-  EXPECT_TRUE(same_bits(after_prompt, a.logits()));
-  const TokenId seven = 7;
-  items[0] = {.session = &a, .tokens = {&seven, 1}, .origin = Origin::kGenerated};
-  items[1] = {.session = &b, .tokens = {&generated, 1}, .origin = Origin::kGenerated};
-  items[2] = {.session = &c, .tokens = other, .origin = Origin::kPrompt};
-  shared->forward(items);
-  EXPECT_TRUE(same_bits(alone.logits(), a.logits()));
-}
-
-TEST_P(Determinism, TheContentOfSevenNeighboursChangesNoBit) {
-  const auto shared = engine(2);
-  const std::vector<TokenId> ids = prompt(40);
-  std::vector<float> expected;
-  for (int salt : {0, 1, 2}) {
-    std::vector<Session> sessions;
-    std::vector<std::vector<TokenId>> prompts;
-    for (std::size_t i = 0; i < 8; ++i) {
-      sessions.push_back(shared->new_session());
-      prompts.push_back(i == 3 ? ids : prompt(20 + 9 * i, salt + static_cast<int>(i)));
-    }
-    std::vector<BatchItem> items(8);
-    for (std::size_t i = 0; i < 8; ++i) items[i] = {.session = &sessions[i], .tokens = prompts[i]};
-    shared->forward(items);
-    const TokenId token = 5;
-    for (BatchItem& item : items) {
-      item.tokens = {&token, 1};
-      item.origin = Origin::kGenerated;
-    }
-    shared->forward(items);
-    if (expected.empty()) expected = copy(sessions[3].logits());
-    EXPECT_TRUE(same_bits(expected, sessions[3].logits())) << "neighbours " << salt;
-  }
-}
-
-TEST_P(Determinism, ASlotThatHeldAnotherSequenceGivesTheBitsOfAFreshOne) {
-  const auto shared = engine();
-  const std::vector<TokenId> ids = prompt(66);
-  Session fresh = engine()->new_session();
-  fresh.prefill(ids);
-  for (int round = 0; round < 3; ++round) {
-    Session used = shared->new_session();
-    used.prefill(prompt(90, round + 1));
-    greedy(used, 3);
-  }
-  Session reused = shared->new_session();
-  reused.prefill(ids);
-  EXPECT_TRUE(same_bits(fresh.logits(), reused.logits()));
-}
-
-TEST_P(Determinism, APromptAfterGeneratedTokensMayBeSplitAnywhere) {
-  const auto shared = engine();
-  const std::vector<TokenId> second = prompt(90, 4);
-  std::vector<float> expected;
-  for (std::size_t chunk : {90u, 1u, 17u, 64u}) {
-    Session session = shared->new_session();
-    session.prefill(prompt(50));
-    for (TokenId token : {3, 4, 5}) session.decode(token);
-    for (std::size_t begin = 0; begin < second.size(); begin += chunk) {
-      session.prefill(std::span(second).subspan(begin, std::min(chunk, second.size() - begin)));
-    }
-    if (expected.empty()) expected = copy(session.logits());
-    EXPECT_TRUE(same_bits(expected, session.logits())) << "chunks of " << chunk;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Models, Determinism,
-    ::testing::Values(Setting{"k3", Activations::kBf16}, Setting{"k3", Activations::kF32},
-                      Setting{"kimi_linear", Activations::kBf16}, Setting{"gqa", Activations::kF32},
-                      Setting{"kda_only", Activations::kBf16}),
-    [](const auto& param_info) {
-      return std::string(param_info.param.model) +
-             (param_info.param.activations == Activations::kBf16 ? "_bf16" : "_f32");
-    });
 
 TEST(SessionFork, BothBranchesGoOnAsIfAlone) {
   const auto engine = load("k3");
@@ -349,38 +209,15 @@ TEST_F(SavedSession, OfAnotherModelOrActivationTypeIsRefused) {
 // A copy of the fixture whose embedding row of one token is NaN.
 class DamagedRow : public ::testing::Test {
  protected:
-  static constexpr TokenId kBadToken = 77;
+  void SetUp() override { copy_with_nan_row("k3", dir_.path()); }
 
-  void SetUp() override {
-    dir_ = fs::path(::testing::TempDir()) / "baltoro_damaged_row";
-    fs::remove_all(dir_);
-    fs::copy(fixture("k3"), dir_);
-    const fs::path file = dir_ / "model.safetensors";
-    std::fstream io(file, std::ios::binary | std::ios::in | std::ios::out);
-    std::uint64_t header_bytes = 0;
-    io.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
-    std::string header(header_bytes, '\0');
-    io.read(header.data(), static_cast<std::streamsize>(header_bytes));
-    const std::size_t entry = header.find("model.embed_tokens.weight");
-    const std::size_t offsets = header.find("data_offsets", entry);
-    const std::uint64_t begin = std::stoull(header.substr(header.find('[', offsets) + 1));
-    const std::size_t shape = header.find("shape", entry);
-    const std::uint64_t hidden = std::stoull(header.substr(header.find(',', shape) + 1));
-    const std::uint16_t nan = 0x7fc0;
-    io.seekp(static_cast<std::streamoff>(8 + header_bytes + begin + kBadToken * hidden * 2));
-    io.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
-  fs::path dir_;
+  TempDir dir_;
 };
 
 TEST_F(DamagedRow, FailsItsRequestNamesTheLayerAndSparesNeighbours) {
-  const auto engine = Engine::load(dir_);
-  const std::vector<TokenId> good_ids = prompt(70), bad_ids = {1, 2, kBadToken, 3};
+  const auto engine = Engine::load(dir_.path());
+  const std::vector<TokenId> clean = prompt(70), bad_ids = {1, 2, kNanToken, 3};
   Session alone = engine->new_session();
-  std::vector<TokenId> clean = good_ids;
-  for (TokenId& id : clean) id = id == kBadToken ? 1 : id;
   alone.prefill(clean);
 
   Session good = engine->new_session(), bad = engine->new_session();

@@ -1,0 +1,244 @@
+// The determinism contract (docs/numerics.md) as a matrix: one transcript gives the same bits on
+// every instruction set of this machine for any number of threads, size of a pass, way of loading,
+// cut of the input, batch neighbours, and content of memory that nobody has written to.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+
+#include "cpu/backend.h"
+#include "engine/sessions.h"
+#include "fault/syscalls.h"
+#include "io/test_files.h"
+
+namespace baltoro {
+namespace {
+
+// What may not change a bit.
+struct Setting {
+  int threads = 1;
+  std::int64_t max_rows = 512;
+  LoadMode load = LoadMode::kCopy;
+  // New memory is NaN, and slots, pages, activations and scratch were used by sequences of NaN.
+  bool poisoned = false;
+  // The following hold for one run on such an engine.
+  std::vector<std::size_t> chunks = {1000};  // prompts are cut into these lengths, over and over
+  std::size_t neighbours = 0;                // other sequences in the same passes
+};
+
+std::ostream& operator<<(std::ostream& out, const Setting& s) {
+  out << s.threads << " threads, " << s.max_rows << " rows, "
+      << (s.load == LoadMode::kMap ? "mapped" : "copied") << (s.poisoned ? ", poisoned" : "")
+      << ", " << s.neighbours << " neighbours, chunks of";
+  for (std::size_t chunk : s.chunks) out << " " << chunk;
+  return out;
+}
+
+const std::vector<std::vector<std::size_t>> kCuts = {
+    {1}, {2}, {3}, {5}, {27}, {63}, {64}, {65}, {1, 64, 5, 63, 2, 27, 65, 3}};
+
+struct Subject {
+  const char* model;
+  Activations activations;
+  std::string isa;
+};
+
+std::string name_of(const ::testing::TestParamInfo<Subject>& info) {
+  const bool bf16 = info.param.activations == Activations::kBf16;
+  return std::string(info.param.model) + (bf16 ? "_bf16_" : "_f32_") + info.param.isa;
+}
+
+std::vector<Subject> subjects(const std::vector<std::string>& isas) {
+  std::vector<Subject> all;
+  for (const std::string& isa : isas) {
+    all.push_back({"k3", Activations::kBf16, isa});
+    all.push_back({"k3", Activations::kF32, isa});
+    all.push_back({"kimi_linear", Activations::kBf16, isa});
+    all.push_back({"gqa", Activations::kF32, isa});
+    all.push_back({"kda_only", Activations::kBf16, isa});
+  }
+  return all;
+}
+
+// One session that is given the transcript, among its neighbours.
+class Reading {
+ public:
+  Reading(Engine& engine, const Setting& setting) : engine_(engine), setting_(setting) {
+    // Slots before and behind.
+    for (std::size_t i = 0; i < setting.neighbours / 2; ++i) add_neighbour();
+    session_.emplace(engine.new_session());
+    while (neighbours_.size() < setting.neighbours) add_neighbour();
+  }
+
+  // The logits of every token: two prompts, the second within an open block, each followed by what
+  // the model says to it.
+  std::vector<float> transcript() {
+    read(prompt(140));
+    generate(4);
+    read(prompt(70, 4));
+    generate(2);
+    return std::move(logits_);
+  }
+
+ private:
+  void add_neighbour() { neighbours_.push_back(engine_.new_session()); }
+
+  void read(const std::vector<TokenId>& ids) {
+    std::size_t count = 0;
+    for (std::size_t begin = 0; begin < ids.size(); begin += count) {
+      const std::size_t chunk = setting_.chunks[chunk_++ % setting_.chunks.size()];
+      count = std::min(chunk, ids.size() - begin);
+      feed(std::span(ids).subspan(begin, count), Origin::kPrompt);
+    }
+  }
+
+  void generate(int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto known = session_->logits().first(kNanToken);
+      const auto next = static_cast<TokenId>(std::ranges::max_element(known) - known.begin());
+      feed({&next, 1}, Origin::kGenerated);
+    }
+  }
+
+  // Neighbours read prompts of many lengths and generate, in turns.
+  void feed(std::span<const TokenId> ids, Origin origin) {
+    std::vector<std::vector<TokenId>> others;
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+      const bool generates = (passes_ + i) % 3 == 1;
+      others.push_back(
+          prompt(generates ? 1 : 1 + (passes_ * 13 + i * 29) % 66, static_cast<int>(i)));
+    }
+    std::vector<BatchItem> items;
+    std::vector<float> logits;
+    const auto own = [&] {
+      items.push_back(
+          {.session = &*session_, .tokens = ids, .origin = origin, .all_logits = &logits});
+    };
+    for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+      if (i == passes_ % neighbours_.size()) own();
+      const bool generates = (passes_ + i) % 3 == 1;
+      items.push_back({.session = &neighbours_[i],
+                       .tokens = others[i],
+                       .origin = generates ? Origin::kGenerated : Origin::kPrompt});
+    }
+    if (items.empty()) own();
+    engine_.forward(items);
+    logits_.insert(logits_.end(), logits.begin(), logits.end());
+    ++passes_;
+  }
+
+  Engine& engine_;
+  const Setting& setting_;
+  std::optional<Session> session_;
+  std::vector<Session> neighbours_;
+  std::vector<float> logits_;
+  std::size_t passes_ = 0;
+  std::size_t chunk_ = 0;
+};
+
+// Runs sequences of NaN in both arithmetics and drops them: what they held is free, and NaN.
+void poison(Engine& engine) {
+  std::vector<Session> sessions;
+  for (int i = 0; i < 5; ++i) {
+    sessions.push_back(engine.new_session());
+    if (i % 2 == 0) {
+      EXPECT_THROW(sessions.back().prefill(std::vector<TokenId>(130, kNanToken)), Error);
+    } else {
+      sessions.back().prefill(prompt(65));
+      EXPECT_THROW(sessions.back().decode(kNanToken), Error);
+    }
+  }
+}
+
+class Matrix : public ::testing::TestWithParam<Subject> {
+ protected:
+  std::shared_ptr<Engine> load(const Setting& setting) {
+    EngineOptions options{.activations = GetParam().activations,
+                          .num_threads = setting.threads,
+                          .isa = GetParam().isa,
+                          .load = setting.load,
+                          .max_batch_rows = setting.max_rows};
+    if (!setting.poisoned) return Engine::load(fixture(GetParam().model), options);
+    if (!damaged_) {
+      damaged_.emplace();
+      copy_with_nan_row(GetParam().model, damaged_->path());
+    }
+    auto engine = Engine::load(damaged_->path(), options);
+    poison(*engine);
+    return engine;
+  }
+
+  std::vector<float> run(Engine& engine, const Setting& setting) {
+    return Reading(engine, setting).transcript();
+  }
+
+  void expect_plain_bits(const std::vector<Setting>& settings) {
+    const std::vector<float> plain = run(*load({}), {});
+    for (const Setting& setting : settings) {
+      std::optional<testing::PoisonedMemory> poisoned;
+      if (setting.poisoned) poisoned.emplace();
+      EXPECT_TRUE(same_bits(plain, run(*load(setting), setting))) << setting;
+    }
+  }
+
+ private:
+  std::optional<TempDir> damaged_;
+};
+
+class Determinism : public Matrix {};
+INSTANTIATE_TEST_SUITE_P(Best, Determinism,
+                         ::testing::ValuesIn(subjects({supported_isas().back()})), name_of);
+
+TEST_P(Determinism, OneThingChanged) {
+  std::vector<Setting> settings = {{.threads = 2},           {.threads = 3},    {.threads = 5},
+                                   {.max_rows = 64},         {.max_rows = 128}, {.poisoned = true},
+                                   {.load = LoadMode::kMap}, {.neighbours = 1}, {.neighbours = 7}};
+  for (const auto& cut : kCuts) settings.push_back({.chunks = cut});
+  expect_plain_bits(settings);
+}
+
+class DeterminismOfIsas : public Matrix {};
+INSTANTIATE_TEST_SUITE_P(All, DeterminismOfIsas, ::testing::ValuesIn(subjects(supported_isas())),
+                         name_of);
+
+TEST_P(DeterminismOfIsas, ManyThingsChanged) {
+  expect_plain_bits({{.threads = 3,
+                      .max_rows = 128,
+                      .load = LoadMode::kMap,
+                      .poisoned = true,
+                      .chunks = {27, 64, 1, 65, 2},
+                      .neighbours = 3}});
+}
+
+class SlowDeterminism : public Matrix {};
+INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminism, ::testing::ValuesIn(subjects(supported_isas())),
+                         name_of);
+
+TEST_P(SlowDeterminism, EverythingChanged) {
+  const std::vector<float> plain = run(*load({}), {});
+  std::vector<std::vector<std::size_t>> cuts = kCuts;
+  cuts.push_back(Setting{}.chunks);
+  for (const bool poisoned : {false, true}) {
+    std::optional<testing::PoisonedMemory> memory;
+    if (poisoned) memory.emplace();
+    for (const int threads : {1, 2, 3, 5}) {
+      for (const std::int64_t max_rows : {64, 512}) {
+        for (const LoadMode mode : {LoadMode::kCopy, LoadMode::kMap}) {
+          Setting setting{
+              .threads = threads, .max_rows = max_rows, .load = mode, .poisoned = poisoned};
+          const auto engine = load(setting);
+          for (const auto& cut : cuts) {
+            for (const std::size_t neighbours : {0, 1, 7}) {
+              setting.chunks = cut;
+              setting.neighbours = neighbours;
+              EXPECT_TRUE(same_bits(plain, run(*engine, setting))) << setting;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baltoro
