@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer targets with clang++ and runs each of them from its seeds.
+# Builds the libFuzzer targets with clang++ and runs each of them from its seeds, one on each core.
 #   scripts/fuzz.sh [seconds a target, default 30] [target ...]
 # Findings (crash-*, oom-*, timeout-*) are left in build/fuzz/findings; exit 1 if there is one.
 set -euo pipefail
@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 seconds=${1:-30}
 [[ $# -gt 0 ]] && shift
 targets=("$@")
-[[ ${#targets[@]} -gt 0 ]] || targets=(config_fuzz safetensors_fuzz index_fuzz rank_file_fuzz chat_parser_fuzz)
+[[ ${#targets[@]} -gt 0 ]] || targets=(config_fuzz safetensors_fuzz index_fuzz rank_file_fuzz special_tokens_fuzz
+  chat_request_fuzz chat_parser_fuzz session_fuzz)
 
 build=build/fuzz
 cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
@@ -29,14 +30,33 @@ printf '\024\000{"__metadata__":{"format":"pt"},"a":{"dtype":"U8","shape":[4],"d
   seed safetensors_fuzz two
 printf '{"metadata":{"total_size":8},"weight_map":{"x":"1.safetensors","y":"2.safetensors"}}' | seed index_fuzz two
 head -c 6000 tests/data/tokenizer/tiktoken.model | seed rank_file_fuzz head
-printf '\003\005\004\002' | seed chat_parser_fuzz markers
+printf '\001{"added_tokens_decoder":{"1000":{"content":"[BOS]","special":true},"1002":{"content":"<|open|>"}}}' |
+  seed special_tokens_fuzz two
+printf '%s' '{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"<|open|>"}],"name":"n"}],"thinking":true,"thinking_effort":"low","response_format":{"type":"json_object"}}' |
+  seed chat_request_fuzz thinking
+printf '%s' '{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\": 1.50, \"b\": [null]}"}}]},{"role":"tool","tool_call_id":"c","content":"t"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"number"}}}}}],"tool_choice":"required"}' |
+  seed chat_request_fuzz tools
+printf '\000\003\005\004\002' | seed chat_parser_fuzz xtml
+printf '\001\007\011\200\146\012\200\173\200\175\013\010\002' | seed chat_parser_fuzz k2
+printf '\001\000\000' | seed session_fuzz unchanged
 
-failed=0
+# Every quoted word of the seeds, for the mutations to put in.
+words() {
+  grep -ahoE '"[A-Za-z0-9_.|<>-]{2,40}"' "$build/corpus/$1"/seed-* | sort -u
+}
+
+fuzz() {  # fuzz TARGET: the report is kept in a log until it ends
+  local log=$build/$1.log status=0
+  local options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -verbosity=0
+    -print_funcs=0 -print_final_stats=1 -artifact_prefix="$build/findings/$1-")
+  words "$1" >"$build/$1.dict"
+  [[ ! -s $build/$1.dict ]] || options+=(-dict="$build/$1.dict")
+  "$build/tests/fuzz/$1" "${options[@]}" "$build/corpus/$1" >"$log" 2>&1 || status=1
+  echo "::: $1, $seconds s"
+  sed '/^###### Rec/,/^###### End/d' "$log"
+  return $status
+}
+export -f words fuzz
+export build seconds
 mkdir -p $build/findings
-for target in "${targets[@]}"; do
-  mkdir -p "$build/corpus/$target"
-  echo "::: $target, $seconds s"
-  "$build/tests/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 -verbosity=0 -print_funcs=0 \
-    -print_final_stats=1 -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" || failed=1
-done
-exit $failed
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}'

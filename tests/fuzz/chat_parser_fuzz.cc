@@ -1,45 +1,37 @@
-// Any stream of ids into the parser of answers: the deltas put together are the result, and nothing
-// crashes. A byte below 128 is a structural id, two others make any id.
+// Any stream of ids into the parsers of answers: the deltas put together are the result, and nothing
+// crashes. The first byte chooses the format; of the others, one below 128 is a special id, two make
+// any id.
+#include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 
-#include "baltoro/chat.h"
-#include "baltoro/tokenizer.h"
+#include "text/chat_test_util.h"
 
 namespace {
 
-struct Sum {
-  std::string reasoning;
-  std::string content;
+using namespace baltoro;
 
-  void add(const std::vector<baltoro::ChatDelta>& deltas) {
-    for (const baltoro::ChatDelta& delta : deltas) {
-      if (delta.kind == baltoro::ChatDelta::Kind::kReasoning) reasoning += delta.text;
-      if (delta.kind == baltoro::ChatDelta::Kind::kContent) content += delta.text;
-    }
-  }
-};
-
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const baltoro::Tokenizer tokenizer =
-      baltoro::Tokenizer::load(std::string(BALTORO_TEST_DATA) + "/tokenizer");
-  static const baltoro::ChatFormat format(tokenizer, std::nullopt);
-  baltoro::ChatParser parser = format.parser({});
-  Sum sum;
+void parse(const Tokenizer& tokenizer, const std::uint8_t* data, std::size_t size) {
+  const ChatFormat format(tokenizer, std::nullopt);
+  AnswerReader reader(format, {});
   const int specials = tokenizer.vocab_size() - tokenizer.num_ranks();
   for (std::size_t i = 0; i < size; ++i) {
-    int id = tokenizer.num_ranks() + data[i] % specials;
+    TokenId id = tokenizer.num_ranks() + data[i] % specials;
     if (data[i] >= 128 && i + 1 < size) {
       id = (data[i] * 256 + data[i + 1]) % tokenizer.vocab_size();
       ++i;
     }
-    sum.add(parser.feed(id));
+    reader.feed({id});
   }
-  sum.add(parser.finish());
-  const baltoro::ChatResult& result = parser.result();
-  if (sum.reasoning != result.reasoning || sum.content != result.content) std::abort();
+  reader.finish();
+  if (!reader.disagreement().empty()) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const std::array kTokenizers = {committed_tokenizer(), byte_tokenizer(k2_specials(false)),
+                                         byte_tokenizer(k2_specials(true))};
+  if (size > 0) parse(kTokenizers[data[0] % kTokenizers.size()], data + 1, size - 1);
   return 0;
 }
