@@ -8,7 +8,7 @@
 namespace baltoro {
 namespace {
 
-// Queries, and latents or keys and values, of x into the workspace and `args`.
+// Queries, latents or keys and values, and the gate, of x into the workspace and `args`.
 void project(LayerContext& context, const MlaWeights& weights, const ConstTensorView& x,
              MlaArgs& args) {
   const MlaConfig& mla = context.config.mla;
@@ -35,6 +35,7 @@ void project(LayerContext& context, const MlaWeights& weights, const ConstTensor
     in.add(weights.kv_a_proj, kv);
     args.kv = kv;
   }
+  args.gate = output_gate(context, weights.gate, mla.value_width(), in);
   linear(context.backend, in);
 
   if (mla.q_lora_rank > 0) {
@@ -61,7 +62,6 @@ void gated_mla_layer(LayerContext& context, const MlaWeights& weights, const Con
   args.kv_norm_eps = context.config.latent_norm_eps;
   args.kv_b = weights.kv_b_proj;
   args.rope_theta = mla.rope_theta;
-  args.gate = output_gate(context, weights.gate, x, mla.value_width());
   args.cache = context.state.mla(context.layer);
   args.out = context.workspace.mixed.view(x.rows(), mla.value_width());
   mla_prefill(context.backend, args);
