@@ -24,9 +24,10 @@ class ThreadPool {
 
   int size() const noexcept;
 
-  // Calls body(begin, end, worker) for disjoint ranges that cover [0, count), on all workers, and
-  // returns when all are done. Ranges have at most `grain` items and are dealt dynamically. One
-  // caller at a time; body must not throw and must not call back into the pool.
+  // Calls body(begin, end, worker) for disjoint ranges of at most `grain` items that cover
+  // [0, count), on all workers, and returns when all are done. A worker begins with its own share,
+  // the same for equal counts, and then helps the others. One caller at a time; body must not throw
+  // and must not call back into the pool.
   template <typename Body>
   void parallel_for(std::int64_t count, std::int64_t grain, Body&& body) {
     using Fn = std::remove_reference_t<Body>;

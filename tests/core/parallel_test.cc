@@ -24,6 +24,23 @@ TEST_P(ThreadPoolSizes, CoversEveryItemOnceOverManyRounds) {
   }
 }
 
+// Shares are handed from run to run without a reset: counts that leave some of them empty, others
+// that do not.
+TEST_P(ThreadPoolSizes, CountsThatChangeFromRunToRunAreCovered) {
+  ThreadPool pool(GetParam());
+  for (std::int64_t round = 0; round < 500; ++round) {
+    const std::int64_t count = round * 37 % 41, grain = 1 + round % 3;
+    std::vector<std::atomic<int>> hits(41);
+    pool.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end, int) {
+      EXPECT_LE(end - begin, grain);
+      for (auto i = begin; i < end; ++i) hits[static_cast<std::size_t>(i)].fetch_add(1);
+    });
+    for (std::int64_t i = 0; i < 41; ++i) {
+      ASSERT_EQ(hits[static_cast<std::size_t>(i)].load(), i < count ? 1 : 0) << round << " " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Parallel, ThreadPoolSizes, testing::Values(1, 2, 3, 5));
 
 TEST(ThreadPool, EmptyRangeRunsNothing) {
