@@ -32,7 +32,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->capture_default_str();
   add_choice(app, "--activations", options.activations, {"bf16", "f32"},
              "bf16 rounds where the released model does, f32 nowhere");
-  add_choice(app, "--isa", options.isa, {"scalar", "avx2", "avx512", "avx512bf16"},
+  add_choice(app, "--isa", options.isa, {"scalar", "avx2", "avx512", "avx512bf16", "amx"},
              "Default: the best that runs here");
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
              "copy reads into memory, map uses the files, auto chooses");

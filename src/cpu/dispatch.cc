@@ -9,12 +9,15 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace baltoro::cpu {
 namespace {
 
-constexpr std::array<std::string_view, 4> kIsaNames = {"scalar", "avx2", "avx512", "avx512bf16"};
+constexpr std::array<std::string_view, 5> kIsaNames = {"scalar", "avx2", "avx512", "avx512bf16",
+                                                       "amx"};
 
 #if defined(__x86_64__)
 
@@ -39,9 +42,17 @@ unsigned saved_state(const Registers& basic) {
   return eax;
 }
 
+// Asks Linux for the tile registers, which a process may not touch before (kernel 5.16 and later).
+bool may_use_tiles() {
+  constexpr long kArchReqXcompPerm = 0x1023, kXfeatureXtileData = 18;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtileData) == 0;
+}
+
 void add_x86_tables(std::vector<const LeafTable*>& tables) {
-  constexpr unsigned kYmmState = 0x06;  // SSE and AVX
-  constexpr unsigned kZmmState = 0xe6;  // and opmask, both zmm halves
+  constexpr unsigned kTileState = 0x60000;                       // XTILECFG, XTILEDATA
+  constexpr unsigned kAmxBf16AndTile = (1u << 22) | (1u << 24);  // of leaf 7, EDX
+  constexpr unsigned kYmmState = 0x06;                           // SSE and AVX
+  constexpr unsigned kZmmState = 0xe6;                           // and opmask, both zmm halves
   const Registers basic = cpuid(1, 0);
   const Registers extended = cpuid(7, 0);
   const unsigned state = saved_state(basic);
@@ -52,7 +63,10 @@ void add_x86_tables(std::vector<const LeafTable*>& tables) {
   constexpr unsigned kFoundation = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
   if (!has_all(state, kZmmState) || !has_all(extended.ebx, kFoundation)) return;
   tables.push_back(&kAvx512Leaf);
-  if (has_all(cpuid(7, 1).eax, bit_AVX512BF16)) tables.push_back(&kAvx512Bf16Leaf);
+  if (!has_all(cpuid(7, 1).eax, bit_AVX512BF16)) return;
+  tables.push_back(&kAvx512Bf16Leaf);
+  if (!has_all(state, kTileState) || !has_all(extended.edx, kAmxBf16AndTile)) return;
+  if (may_use_tiles()) tables.push_back(&kAmxLeaf);
 }
 
 #else

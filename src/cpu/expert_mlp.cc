@@ -20,8 +20,11 @@ struct Groups {
   std::int32_t* first = nullptr;        // [num_experts + 1]
   std::int32_t* active = nullptr;       // experts with rows, ascending
   std::int64_t num_active = 0;
+  bool one_row = false;     // all experts meet the same row
   float* hidden = nullptr;  // [pairs, F]
   float* down = nullptr;    // [pairs, Z]
+  // The rows of each expert together: inputs (one row alone is packed once for all) and hidden.
+  PackedRows inputs, hidden_rows;
 
   void carve(Carver& carver) {
     row_of = carver.take<std::int32_t>(pairs);
@@ -30,6 +33,8 @@ struct Groups {
     active = carver.take<std::int32_t>(num_experts);
     hidden = carver.floats(pairs * hidden_width);
     down = carver.floats(pairs * out_width);
+    inputs.carve(carver);
+    hidden_rows.carve(carver);
   }
 
   void sort(const std::int32_t* ids, int top_k) {
@@ -68,7 +73,12 @@ class ExpertPass {
 
   void run(std::int64_t rows) {
     groups_.sort(args_.ids + first_row_ * args_.top_k, args_.top_k);
+    groups_.one_row = rows == 1 && groups_.num_active == groups_.pairs;
+    pack(groups_.inputs, groups_.one_row ? 1 : groups_.num_active,
+         [this](std::int32_t id) { return input_rows(id); });
     gated();
+    pack(groups_.hidden_rows, groups_.num_active,
+         [this](std::int32_t id) { return hidden_rows(id); });
     down();
     combine(rows);
   }
@@ -79,6 +89,31 @@ class ExpertPass {
   }
   const ExpertWeights& expert(std::int32_t id) const {
     return args_.experts[static_cast<std::size_t>(id)];
+  }
+  Rows input_rows(std::int32_t id) const {
+    const std::int64_t width = args_.z.cols(), first = groups_.first[id];
+    return groups_.inputs.attach({args_.z.f32() + first_row_ * width, width, groups_.row_of + first,
+                                  groups_.first[id + 1] - first, context_.round},
+                                 groups_.one_row ? 0 : first);
+  }
+  Rows hidden_rows(std::int32_t id) const {
+    const std::int64_t width = groups_.hidden_width, first = groups_.first[id];
+    return groups_.hidden_rows.attach({groups_.hidden + first * width, width, nullptr,
+                                       groups_.first[id + 1] - first, context_.round},
+                                      first);
+  }
+  // Packs what rows(id) gives for each of the first `experts` active experts.
+  template <typename RowsOf>
+  void pack(const PackedRows& packed, std::int64_t experts, const RowsOf& rows) {
+    if (packed.empty()) return;
+    const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int32_t id = groups_.active[i];
+        packed.pack_part(context_, rows(id), groups_.one_row ? i : groups_.first[id]);
+      }
+    };
+    // A few rows take less time than a barrier.
+    context_.pool.parallel_for(experts, groups_.one_row ? experts : 1, body);
   }
   // Runs body(expert id, tile, worker) over all tiles of all active experts.
   template <typename Body>
@@ -93,11 +128,8 @@ class ExpertPass {
     const std::int64_t width = groups_.hidden_width;
     for_tiles(num_tiles(width), [&](std::int32_t id, std::int64_t tile, int worker) {
       const std::int64_t first = groups_.first[id];
-      const std::int64_t in_width = args_.z.cols();
-      const Rows x{args_.z.f32() + first_row_ * in_width, in_width, groups_.row_of + first,
-                   groups_.first[id + 1] - first, context_.round};
       const GatedMlp mlp{expert(id).w1, expert(id).w3, args_.activation};
-      gated_tile(context_, mlp, x, {groups_.hidden + first * width, width},
+      gated_tile(context_, mlp, input_rows(id), {groups_.hidden + first * width, width},
                  {tile_range(tile, width), work(worker).gated});
     });
   }
@@ -107,8 +139,7 @@ class ExpertPass {
     for_tiles(num_tiles(width), [&](std::int32_t id, std::int64_t tile, int worker) {
       const std::int64_t first = groups_.first[id];
       const Range range = tile_range(tile, width);
-      const Rows x{groups_.hidden + first * groups_.hidden_width, groups_.hidden_width, nullptr,
-                   groups_.first[id + 1] - first, context_.round};
+      const Rows x = hidden_rows(id);
       float* out = groups_.down + first * width + range.begin;
       multiply(context_, Matrix(expert(id).w2.slice_rows(range.begin, range.count)), x,
                {out, width}, work(worker).gated.product);
@@ -158,6 +189,11 @@ void expert_mlp(Context& context, const ExpertMlpArgs& args) {
     groups.num_experts = static_cast<std::int64_t>(args.experts.size());
     groups.hidden_width = any.w1.rows;
     groups.out_width = any.w2.rows;
+    groups.inputs = PackedRows(groups.pairs, args.z.cols());
+    groups.inputs.meet(context, any.w1.format);
+    groups.inputs.meet(context, any.w3.format);
+    groups.hidden_rows = PackedRows(groups.pairs, groups.hidden_width);
+    groups.hidden_rows.meet(context, any.w2.format);
     context.scratch.shared(groups);
     ExpertPass(context, args, groups, first).run(count);
   }

@@ -8,10 +8,10 @@ namespace baltoro::cpu {
 
 struct GatedWork {
   ProductWork product;
-  float* up = nullptr;  // [kMatmulRows, kMatmulOutputs]
+  float* up = nullptr;  // [kPackedGroup, kMatmulOutputs]
   void carve(Carver& carver) {
     product.carve(carver);
-    up = carver.floats(kMatmulRows * kMatmulOutputs);
+    up = carver.floats(kPackedGroup * kMatmulOutputs);
   }
 };
 

@@ -23,10 +23,14 @@ void activate(const Context& context, const Activation& activation, float* gate,
   }
 }
 
-struct HiddenWork {
-  std::int64_t count = 0;
-  float* hidden = nullptr;
-  void carve(Carver& carver) { hidden = carver.floats(count); }
+struct GluWork {
+  PackedRows x, hidden_rows;
+  float* hidden = nullptr;  // [rows, hidden width]
+  void carve(Carver& carver) {
+    x.carve(carver);
+    hidden_rows.carve(carver);
+    hidden = carver.floats(hidden_rows.count * hidden_rows.depth);
+  }
 };
 
 // One tile of outputs of the down projection, with the optional addend.
@@ -34,8 +38,8 @@ void down_tile(const Context& context, const GluMlpArgs& args, const Rows& hidde
                const GatedWork& work) {
   const std::int64_t stride = args.down.rows;
   const Matrix weight(args.down.slice_rows(range.begin, range.count));
-  for (std::int64_t m = 0; m < hidden.count; m += kMatmulRows) {
-    const Rows rows = hidden.slice(m, std::min(kMatmulRows, hidden.count - m));
+  for (std::int64_t m = 0; m < hidden.count; m += kPackedGroup) {
+    const Rows rows = hidden.group(m, args.down.cols);
     // Through a tile of its own, because the addend may be the output.
     multiply(context, weight, rows, {work.up, kMatmulOutputs}, work.product);
     for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -56,8 +60,8 @@ void gated_tile(const Context& context, const GatedMlp& mlp, const Rows& x, cons
   const Range range = tile.range;
   const Matrix gate(mlp.gate.slice_rows(range.begin, range.count));
   const Matrix up(mlp.up.slice_rows(range.begin, range.count));
-  for (std::int64_t m = 0; m < x.count; m += kMatmulRows) {
-    const Rows rows = x.slice(m, std::min(kMatmulRows, x.count - m));
+  for (std::int64_t m = 0; m < x.count; m += kPackedGroup) {
+    const Rows rows = x.group(m, gate.cols);
     float* out = hidden.data + m * hidden.stride + range.begin;
     multiply(context, gate, rows, {out, hidden.stride}, tile.work.product);
     multiply(context, up, rows, {tile.work.up, kMatmulOutputs}, tile.work.product);
@@ -72,10 +76,14 @@ void glu_mlp(Context& context, const GluMlpArgs& args) {
   context.scratch.reserve_workers(GatedWork{});
   const std::int64_t width = args.gate.rows;
   const std::int64_t rows = args.x.rows();
-  HiddenWork shared{rows * width};
+  GluWork shared{{rows, args.x.cols()}, {rows, width}};
+  shared.x.meet(context, args.gate.format);
+  shared.x.meet(context, args.up.format);
+  shared.hidden_rows.meet(context, args.down.format);
   context.scratch.shared(shared);
   const GatedMlp mlp{args.gate, args.up, args.activation};
-  const Rows x{args.x.f32(), args.x.cols(), nullptr, rows, context.round};
+  const Rows x =
+      shared.x.pack(context, {args.x.f32(), args.x.cols(), nullptr, rows, context.round});
   const auto gated = [&](std::int64_t begin, std::int64_t end, int worker) {
     const GatedWork work = context.scratch.worker(GatedWork{}, worker);
     for (std::int64_t tile = begin; tile < end; ++tile) {
@@ -83,7 +91,8 @@ void glu_mlp(Context& context, const GluMlpArgs& args) {
     }
   };
   context.pool.parallel_for(num_tiles(width), 1, gated);
-  const Rows hidden{shared.hidden, width, nullptr, rows, context.round};
+  const Rows hidden =
+      shared.hidden_rows.pack(context, {shared.hidden, width, nullptr, rows, context.round});
   const auto down = [&](std::int64_t begin, std::int64_t end, int worker) {
     const GatedWork work = context.scratch.worker(GatedWork{}, worker);
     for (std::int64_t tile = begin; tile < end; ++tile) {

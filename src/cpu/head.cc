@@ -7,8 +7,12 @@ namespace baltoro::cpu {
 
 void head(Context& context, const HeadArgs& args) {
   context.scratch.reserve_workers(ProductWork{});
-  const Rows x{args.x.f32(), args.x.cols(), args.rows.data(),
-               static_cast<std::int64_t>(args.rows.size()), context.round};
+  const auto rows = static_cast<std::int64_t>(args.rows.size());
+  PackedRows packed(rows, args.x.cols());
+  packed.meet(context, args.weight.format);
+  context.scratch.shared(packed);
+  const Rows x =
+      packed.pack(context, {args.x.f32(), args.x.cols(), args.rows.data(), rows, context.round});
   const std::int64_t vocab = args.weight.rows;
   const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
     const ProductWork work = context.scratch.worker(ProductWork{}, worker);

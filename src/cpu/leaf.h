@@ -23,8 +23,25 @@ constexpr std::int64_t kMatmulOutputs = 32;
 constexpr std::int64_t kMatmulScratchFloats =
     kMatmulRows * kMatmulOutputs * 16 + 8 * 512 + kMatmulRows * 512;
 
-// out[m, n] = sum_k weight[n, k] x[row(m), k] for at most kMatmulRows rows and kMatmulOutputs
-// outputs.
+// Rows of bf16 values that a table has brought into its own order (PackArgs) take their depth
+// rounded up to kPackedAlign, in words; rows that begin a block of kPackedRows can be cut off.
+// kPackedGroup rows at a time share the decoding of the weights.
+constexpr std::int64_t kPackedAlign = 128;
+constexpr std::int64_t kPackedRows = 16;
+constexpr std::int64_t kPackedGroup = 512;
+
+struct PackArgs {
+  const float* x = nullptr;  // rows of bf16 values
+  std::int64_t x_stride = 0;
+  const std::int32_t* x_rows = nullptr;  // as in MatmulArgs
+  std::int64_t num_rows = 0;
+  std::int64_t depth = 0;
+  LeafFormat format = LeafFormat::kBf16;  // of the weights that the rows will meet
+  std::uint16_t* out = nullptr;           // 64-byte aligned
+};
+
+// out[m, n] = sum_k weight[n, k] x[row(m), k] for at most kMatmulOutputs outputs and kMatmulRows
+// rows, or any number of packed rows.
 struct MatmulArgs {
   const std::uint8_t* weight = nullptr;  // any alignment
   const std::uint8_t* scales = nullptr;  // kMxfp4: E8M0, depth / 32 a row
@@ -34,8 +51,9 @@ struct MatmulArgs {
   std::int64_t depth = 0;  // kMxfp4: a multiple of 32
   std::int64_t num_outputs = 0;
   const float* x = nullptr;
-  std::int64_t x_stride = 0;             // floats
-  const std::int32_t* x_rows = nullptr;  // row(m) = x_rows[m], or m where null
+  std::int64_t x_stride = 0;              // floats
+  const std::int32_t* x_rows = nullptr;   // row(m) = x_rows[m], or m where null
+  const std::uint16_t* packed = nullptr;  // the rows by pack_rows, for matmul_bf16; null: from x
   std::int64_t num_rows = 0;
   float* out = nullptr;
   std::int64_t out_stride = 0;
@@ -118,6 +136,9 @@ struct LeafTable {
   void (*matmul)(const MatmulArgs& args);
   // The same for rows that hold bf16 values; may use bf16 products.
   void (*matmul_bf16)(const MatmulArgs& args);
+  // Packs rows that meet bf16 or MXFP4 weights, so that it happens once an op; null where
+  // matmul_bf16 has no order of its own.
+  void (*pack_rows)(const PackArgs& args);
   void (*outer)(const OuterArgs& args);
   // out[c] += sum_r coef[r] weight[r, c], r in order; format is not kMxfp4.
   void (*axpy_rows)(const MatmulArgs& weight, const float* coef, float* out);
@@ -183,5 +204,6 @@ extern const LeafTable kScalarLeaf;
 extern const LeafTable kAvx2Leaf;
 extern const LeafTable kAvx512Leaf;
 extern const LeafTable kAvx512Bf16Leaf;
+extern const LeafTable kAmxLeaf;
 
 }  // namespace baltoro::cpu

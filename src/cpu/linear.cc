@@ -28,7 +28,13 @@ void linear(Context& context, const LinearArgs& args) {
     const std::int64_t rows = args.outputs[static_cast<std::size_t>(i)].weight.rows;
     first_tile[i + 1] = first_tile[i] + num_tiles(rows);
   }
-  const Rows x{args.x.f32(), args.x.cols(), nullptr, args.x.rows(), context.round};
+  PackedRows packed(args.x.rows(), args.x.cols());
+  for (int i = 0; i < args.num_outputs; ++i) {
+    packed.meet(context, args.outputs[static_cast<std::size_t>(i)].weight.format);
+  }
+  context.scratch.shared(packed);
+  const Rows x =
+      packed.pack(context, {args.x.f32(), args.x.cols(), nullptr, args.x.rows(), context.round});
   const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
     const ProductWork work = context.scratch.worker(ProductWork{}, worker);
     for (std::int64_t tile = begin; tile < end; ++tile) {

@@ -27,6 +27,56 @@ Matrix::Matrix(const float* values, std::int64_t stride, std::int64_t num_rows,
       rows(num_rows),
       cols(num_cols) {}
 
+void PackedRows::meet(const Context& context, WeightFormat format) {
+  if (context.leaf.pack_rows == nullptr || !context.round) return;
+  wants_mxfp4 |= format == WeightFormat::kMxfp4;
+  wants_plain |= format == WeightFormat::kBf16;
+}
+
+void PackedRows::carve(Carver& carver) {
+  const std::int64_t words = count * packed_depth(depth);
+  if (wants_mxfp4) mxfp4 = carver.take<std::uint16_t>(words);
+  if (wants_plain) plain = carver.take<std::uint16_t>(words);
+}
+
+void PackedRows::pack_part(const Context& context, const Rows& x, std::int64_t at) const {
+  PackArgs args;
+  args.x = x.data;
+  args.x_stride = x.stride;
+  args.x_rows = x.index;
+  args.num_rows = x.count;
+  args.depth = depth;
+  if (mxfp4 != nullptr) {
+    args.format = LeafFormat::kMxfp4;
+    args.out = mxfp4 + at * packed_depth(depth);
+    context.leaf.pack_rows(args);
+  }
+  if (plain != nullptr) {
+    args.format = LeafFormat::kBf16;
+    args.out = plain + at * packed_depth(depth);
+    context.leaf.pack_rows(args);
+  }
+}
+
+Rows PackedRows::attach(const Rows& x, std::int64_t at) const {
+  Rows out = x;
+  if (mxfp4 != nullptr) out.packed_mxfp4 = mxfp4 + at * packed_depth(depth);
+  if (plain != nullptr) out.packed_plain = plain + at * packed_depth(depth);
+  return out;
+}
+
+Rows PackedRows::pack(Context& context, const Rows& x) const {
+  if (empty()) return x;
+  const auto body = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t m = begin * kPackedRows; m < std::min(end * kPackedRows, x.count);
+         m += kPackedRows) {
+      pack_part(context, x.slice(m, std::min(kPackedRows, x.count - m)), m);
+    }
+  };
+  context.pool.parallel_for((x.count + kPackedRows - 1) / kPackedRows, 1, body);
+  return attach(x, 0);
+}
+
 // Rows outside, outputs inside: a block of rows stays in L2 while the weights pass.
 void multiply(const Context& context, const Matrix& weight, const Rows& x, const Output& out,
               const ProductWork& work) {
@@ -39,8 +89,10 @@ void multiply(const Context& context, const Matrix& weight, const Rows& x, const
   args.x_stride = x.stride;
   args.out_stride = out.stride;
   args.scratch = work.matmul;
-  for (std::int64_t m = 0; m < x.count; m += kMatmulRows) {
-    const Rows rows = x.slice(m, std::min(kMatmulRows, x.count - m));
+  args.packed = x.packed(weight.format);
+  const std::int64_t block = args.packed != nullptr ? x.count : kMatmulRows;
+  for (std::int64_t m = 0; m < x.count; m += block) {
+    const Rows rows = x.slice(m, std::min(block, x.count - m));
     args.x = rows.data;
     args.x_rows = rows.index;
     args.num_rows = rows.count;

@@ -8,6 +8,10 @@
 
 namespace baltoro::cpu {
 
+constexpr std::int64_t packed_depth(std::int64_t depth) {
+  return (depth + kPackedAlign - 1) / kPackedAlign * kPackedAlign;
+}
+
 // Rows of f32 values: row m is data + row_of(m) * stride.
 struct Rows {
   const float* data = nullptr;
@@ -15,9 +19,27 @@ struct Rows {
   const std::int32_t* index = nullptr;  // row_of(m) = index[m]; null: m
   std::int64_t count = 0;
   bool bf16_values = false;  // each value is a bf16 value
+  // The same rows in the leaf table's order, for MXFP4 weights and for others; null: not packed.
+  const std::uint16_t* packed_mxfp4 = nullptr;
+  const std::uint16_t* packed_plain = nullptr;
 
+  const std::uint16_t* packed(LeafFormat format) const {
+    if (format == LeafFormat::kMxfp4) return packed_mxfp4;
+    return format == LeafFormat::kBf16 ? packed_plain : nullptr;
+  }
+  // At most kPackedGroup rows from `begin` on, a multiple of kPackedRows.
+  Rows group(std::int64_t begin, std::int64_t depth) const {
+    const std::int64_t left = count - begin;
+    Rows rows = slice(begin, left < kPackedGroup ? left : kPackedGroup);
+    const std::int64_t words = begin * packed_depth(depth);
+    if (packed_mxfp4 != nullptr) rows.packed_mxfp4 = packed_mxfp4 + words;
+    if (packed_plain != nullptr) rows.packed_plain = packed_plain + words;
+    return rows;
+  }
+  // Rows [begin, begin + n), not packed.
   Rows slice(std::int64_t begin, std::int64_t n) const {
     Rows rows = *this;
+    rows.packed_mxfp4 = rows.packed_plain = nullptr;
     rows.count = n;
     if (index != nullptr) {
       rows.index = index + begin;
@@ -32,6 +54,28 @@ struct Rows {
 struct ProductWork {
   float* matmul = nullptr;
   void carve(Carver& carver) { matmul = carver.floats(kMatmulScratchFloats); }
+};
+
+// Memory for rows in the leaf table's order, and the packing, which happens once an op. Where the
+// table has no such order or the rows are not bf16 it takes none and does nothing.
+struct PackedRows {
+  std::int64_t count = 0, depth = 0;
+  bool wants_mxfp4 = false, wants_plain = false;
+  std::uint16_t* mxfp4 = nullptr;  // [count, packed_depth(depth)]
+  std::uint16_t* plain = nullptr;
+
+  PackedRows() = default;
+  PackedRows(std::int64_t num_rows, std::int64_t row_depth) : count(num_rows), depth(row_depth) {}
+  // Called for each weight that the rows will meet, before carve().
+  void meet(const Context& context, WeightFormat format);
+  void carve(Carver& carver);
+  // x with these as its packed rows, filled. At most `count` rows.
+  Rows pack(Context& context, const Rows& x) const;
+  // The same for a part of the rows by one worker: x, which go to rows `at` and following ...
+  void pack_part(const Context& context, const Rows& x, std::int64_t at) const;
+  // ... and x with what was packed there.
+  Rows attach(const Rows& x, std::int64_t at) const;
+  bool empty() const { return mxfp4 == nullptr && plain == nullptr; }
 };
 
 // How a weight is split for parallel loops: tile t covers outputs [32 t, 32 t + 32).

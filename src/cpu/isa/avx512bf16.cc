@@ -12,6 +12,7 @@
 #include "cpu/simd/math.inl.h"
 #include "cpu/simd/weights.inl.h"
 #include "cpu/simd/matmul.inl.h"
+#include "cpu/simd/bf16_chunk.inl.h"
 #include "cpu/simd/matmul_bf16.inl.h"
 #include "cpu/simd/outer.inl.h"
 #include "cpu/simd/rows.inl.h"
@@ -21,6 +22,6 @@
 
 namespace baltoro::cpu {
 
-const LeafTable kAvx512Bf16Leaf = make_table("avx512bf16", matmul_bf16);
+const LeafTable kAvx512Bf16Leaf = make_table("avx512bf16", matmul_bf16, pack_rows);
 
 }  // namespace baltoro::cpu

@@ -1,157 +1,183 @@
 // Matmul over rows of bf16 values with VDPBF16PS: each of 16 lanes takes two products a step. Only
-// bf16 and MXFP4 weights (exact in bf16) come here; the others use the f32 loops. The order of the
-// sums differs from the f32 loops but is again fixed by the depth alone.
+// weights that are exact in bf16 come here; the others use the f32 loops. The order of the sums
+// differs from the f32 loops but is again fixed by the depth alone.
 
 namespace baltoro::cpu {
 namespace {
 
-constexpr int kPair = 32;  // bf16 values of one register
+constexpr int kFewRows = 4;  // rows for which decoding in registers beats a panel
 
-// Packed rows [num_rows, kDepth], packed panel rows and where partial sums rest.
-struct Bf16Operands {
+// Packed rows, `stride` words apart, from the first column of a depth block on.
+struct PackedBlock {
   const std::uint16_t* rows;
-  const std::uint16_t* panel;
-  float* partial;
+  std::int64_t stride;
 };
 
-inline __m512bh as_bh(__m512i v) { return __builtin_bit_cast(__m512bh, v); }
-inline __m512i as_int(__m512bh v) { return __builtin_bit_cast(__m512i, v); }
-
-inline __m512bh pack(Vec low, Vec high) { return _mm512_cvtne2ps_pbh(high.v, low.v); }
-
-// Activations k .. k + n of a row, zero beyond n.
-inline __m512bh pack_row(const float* x, std::int64_t n) {
-  if (n >= kPair) return pack(load(x), load(x + 16));
-  const int first = n < 16 ? static_cast<int>(n) : 16;
-  const int second = static_cast<int>(n) - first;
-  return pack(load_partial(x, first), load_partial(x + 16, second));
-}
-
-// n (at most 32) weights of a row from column k on, zero beyond; k is a multiple of 32.
 template <LeafFormat F>
-inline __m512bh weight_pairs(const std::uint8_t* row, const std::uint8_t* scales, std::int64_t k,
-                             std::int64_t n) {
-  if constexpr (F == LeafFormat::kMxfp4) {
-    GroupDecoder group;
-    group.decode(row + k / 2, group_scale(scales[k / kGroup]));
-    return pack(group.out[0], group.out[1]);
-  } else {
-    const __mmask32 mask = n >= kPair ? 0xffffffffu : (1u << n) - 1u;
-    return as_bh(_mm512_maskz_loadu_epi16(mask, row + 2 * k));
+void pack_row(const float* x, std::int64_t depth, std::uint16_t* out) {
+  for (std::int64_t k = 0; k < depth; k += kChunk) {
+    const Chunk chunk = activation_chunk<F>(x + k, depth - k);
+    for (int i = 0; i < 4; ++i) _mm512_storeu_si512(out + k + i * kPair, chunk.part[i]);
   }
 }
 
-template <LeafFormat F, int N>
-inline void bf16_one_row_group(const MatmulArgs& a, std::int64_t first, const float* x) {
-  Vec acc[kTileOutputs];
-  for (int n = 0; n < kTileOutputs; ++n) acc[n] = zero();
-  for (std::int64_t k = 0; k < a.depth; k += kPair) {
-    const __m512bh xv = pack_row(x + k, a.depth - k);
-    for (int n = 0; n < N; ++n) {
-      const std::uint8_t* row = a.weight + (first + n) * a.weight_stride;
-      const std::uint8_t* scales =
-          F == LeafFormat::kMxfp4 ? a.scales + (first + n) * a.scale_stride : nullptr;
-      acc[n].v = _mm512_dpbf16_ps(acc[n].v, weight_pairs<F>(row, scales, k, a.depth - k), xv);
+// Row after row, each packed_depth words.
+void pack_rows(const PackArgs& a) {
+  for (std::int64_t m = 0; m < a.num_rows; ++m) {
+    const float* x = a.x + (a.x_rows != nullptr ? a.x_rows[m] : m) * a.x_stride;
+    std::uint16_t* to = a.out + m * packed_depth(a.depth);
+    if (a.format == LeafFormat::kMxfp4) {
+      pack_row<LeafFormat::kMxfp4>(x, a.depth, to);
+    } else {
+      pack_row<LeafFormat::kBf16>(x, a.depth, to);
     }
   }
-  float sums[kTileOutputs];
-  sum4(acc[0], acc[1], acc[2], acc[3], sums);
-  for (int n = 0; n < N; ++n) a.out[first + n] = sums[n];
 }
 
-template <LeafFormat F>
-void bf16_one_row(const MatmulArgs& a) {
-  const float* x = x_row(a, 0);
-  std::int64_t n = 0;
-  for (; n + kTileOutputs <= a.num_outputs; n += kTileOutputs) {
-    bf16_one_row_group<F, kTileOutputs>(a, n, x);
+// The rows of a depth block: from args.packed, or packed here into `place`.
+template <typename Reader>
+PackedBlock packed_block(const MatmulArgs& a, const DepthBlock& block, std::uint16_t* place) {
+  if (a.packed != nullptr) return {a.packed + block.begin, packed_depth(a.depth)};
+  const std::int64_t stride = packed_depth(block.count);
+  for (std::int64_t m = 0; m < a.num_rows; ++m) {
+    pack_row<Reader::kOrder>(x_row(a, m) + block.begin, block.count, place + m * stride);
   }
-  for (; n < a.num_outputs; ++n) bf16_one_row_group<F, 1>(a, n, x);
+  return {place, stride};
+}
+
+template <typename Reader, int R, int N>
+void bf16_direct(const MatmulArgs& a, std::int64_t n, const DepthBlock& block, const PackedBlock& x,
+                 float* partial) {
+  Accumulators<R, N> sums;
+  sums.start(block, partial);
+  const auto row = [&](int j) { return Reader(a, n + j); };
+  const Reader rows[4] = {row(0), row(N > 1 ? 1 : 0), row(N > 2 ? 2 : 0), row(N > 3 ? 3 : 0)};
+  for (std::int64_t k = 0; k < block.count; k += kChunk) {
+    const std::int64_t count = chunk_size(k, block.count);
+    for (int j = 0; j < N; ++j) {
+      const Chunk w =
+          count == kChunk ? rows[j].whole(block.begin + k) : rows[j].some(block.begin + k, count);
+      for (int i = 0; i < 4; ++i) {
+        for (int r = 0; r < R; ++r) {
+          const __m512i xv = _mm512_loadu_si512(x.rows + r * x.stride + k + i * kPair);
+          sums.acc[r][j].v = _mm512_dpbf16_ps(sums.acc[r][j].v, as_bh(w.part[i]), as_bh(xv));
+        }
+      }
+    }
+  }
+  sums.finish(a, block, 0, n, partial);
+}
+
+template <typename Reader, int R>
+void bf16_few_rows(const MatmulArgs& a) {
+  auto* place = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * 16);
+  for (std::int64_t begin = 0; begin < a.depth; begin += kDirectDepth) {
+    const DepthBlock block = depth_block(a, begin, kDirectDepth);
+    const PackedBlock x = packed_block<Reader>(a, block, place);
+    std::int64_t n = 0;
+    for (; n + kTileOutputs <= a.num_outputs; n += kTileOutputs) {
+      bf16_direct<Reader, R, kTileOutputs>(a, n, block, x, a.scratch + n * R * kLanes);
+    }
+    for (; n < a.num_outputs; ++n) {
+      bf16_direct<Reader, R, 1>(a, n, block, x, a.scratch + n * R * kLanes);
+    }
+  }
+}
+
+// bf16_few_rows<num_rows> for 1 <= num_rows <= R.
+template <typename Reader, int R>
+void bf16_few_rows_of(const MatmulArgs& a) {
+  if (a.num_rows == R) return bf16_few_rows<Reader, R>(a);
+  if constexpr (R > 1) bf16_few_rows_of<Reader, R - 1>(a);
 }
 
 // R packed rows against kTileOutputs packed panel rows.
 template <int R>
-inline void bf16_tile(const std::uint16_t* x, std::int64_t count, const std::uint16_t* panel,
+inline void bf16_tile(const PackedBlock& x, std::int64_t count, const std::uint16_t* panel,
                       Accumulators<R, kTileOutputs>& sums) {
   for (std::int64_t k = 0; k < count; k += kPair) {
     __m512bh xv[R];
-    for (int r = 0; r < R; ++r) xv[r] = as_bh(_mm512_loadu_si512(x + r * kDepth + k));
+    for (int r = 0; r < R; ++r) xv[r] = as_bh(_mm512_loadu_si512(x.rows + r * x.stride + k));
     for (int j = 0; j < kTileOutputs; ++j) {
       const __m512bh w = as_bh(_mm512_loadu_si512(panel + j * kDepth + k));
-      for (int r = 0; r < R; ++r) {
-        sums.acc[r][j].v = _mm512_dpbf16_ps(sums.acc[r][j].v, w, xv[r]);
-      }
+      for (int r = 0; r < R; ++r) sums.acc[r][j].v = _mm512_dpbf16_ps(sums.acc[r][j].v, w, xv[r]);
     }
   }
 }
 
 template <int R>
 inline void bf16_panel_tile(const MatmulArgs& a, std::int64_t m, std::int64_t n,
-                            const DepthBlock& block, const Bf16Operands& operands) {
-  float* partial = operands.partial + n * kMatmulRows * kLanes + m * kTileOutputs * kLanes;
+                            const DepthBlock& block, const PackedBlock& x,
+                            const std::uint16_t* panel) {
+  float* partial = a.scratch + n * kMatmulRows * kLanes + m * kTileOutputs * kLanes;
   Accumulators<R, kTileOutputs> sums;
   sums.start(block, partial);
-  bf16_tile<R>(operands.rows + m * kDepth, block.count, operands.panel, sums);
+  bf16_tile<R>({x.rows + m * x.stride, x.stride}, packed_depth(block.count), panel, sums);
   sums.finish(a, block, m, n, partial);
 }
 
-template <LeafFormat F>
+// Up to kPanel weight rows of a depth block, kDepth words apart, zero-padded to whole chunks and
+// whole panels.
+template <typename Reader>
 void bf16_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& block,
                 std::uint16_t* panel) {
   for (int n = 0; n < kPanel; ++n) {
     const bool present = first + n < a.num_outputs;
-    const std::uint8_t* row = a.weight + (first + n) * a.weight_stride;
-    const std::uint8_t* scales =
-        F == LeafFormat::kMxfp4 ? a.scales + (first + n) * a.scale_stride : nullptr;
-    for (std::int64_t k = 0; k < block.count; k += kPair) {
-      const __m512i w = present
-                            ? as_int(weight_pairs<F>(row, scales, block.begin + k, block.count - k))
-                            : _mm512_setzero_si512();
-      _mm512_storeu_si512(panel + n * kDepth + k, w);
+    const Reader row(a, present ? first + n : first);
+    for (std::int64_t k = 0; k < block.count; k += kChunk) {
+      const Chunk w = present ? row.some(block.begin + k, chunk_size(k, block.count)) : Chunk{};
+      for (int i = 0; i < 4; ++i) {
+        _mm512_storeu_si512(panel + n * kDepth + k + i * kPair, w.part[i]);
+      }
     }
   }
 }
 
-template <LeafFormat F>
+template <typename Reader>
 void bf16_many_rows(const MatmulArgs& a) {
-  float* partial = a.scratch;
-  auto* panel = reinterpret_cast<std::uint16_t*>(partial + kMatmulRows * kMatmulOutputs * 16);
-  auto* rows = panel + 2 * kPanel * kDepth;
+  auto* panel = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * 16);
+  std::uint16_t* place = panel + 2 * kPanel * kDepth;
   for (std::int64_t begin = 0; begin < a.depth; begin += kDepth) {
     const DepthBlock block = depth_block(a, begin, kDepth);
-    for (std::int64_t m = 0; m < a.num_rows; ++m) {
-      const float* x = x_row(a, m) + begin;
-      for (std::int64_t k = 0; k < block.count; k += kPair) {
-        _mm512_storeu_si512(rows + m * kDepth + k, as_int(pack_row(x + k, block.count - k)));
-      }
-    }
+    const PackedBlock x = packed_block<Reader>(a, block, place);
     for (std::int64_t n = 0; n < a.num_outputs; n += kPanel) {
-      bf16_panel<F>(a, n, block, panel);
+      bf16_panel<Reader>(a, n, block, panel);
       for (int j = 0; j < kPanel && n + j < a.num_outputs; j += kTileOutputs) {
-        const Bf16Operands operands{rows, panel + j * kDepth, partial};
         std::int64_t m = 0;
         for (; m + kTileRows <= a.num_rows; m += kTileRows) {
-          bf16_panel_tile<kTileRows>(a, m, n + j, block, operands);
+          bf16_panel_tile<kTileRows>(a, m, n + j, block, x, panel + j * kDepth);
         }
-        for (; m < a.num_rows; ++m) bf16_panel_tile<1>(a, m, n + j, block, operands);
+        for (; m < a.num_rows; ++m) {
+          bf16_panel_tile<1>(a, m, n + j, block, x, panel + j * kDepth);
+        }
       }
     }
   }
 }
 
-template <LeafFormat F>
-void bf16_format(const MatmulArgs& a) {
-  if (a.num_rows == 1) {
-    bf16_one_row<F>(a);
-  } else {
-    bf16_many_rows<F>(a);
+template <typename Reader>
+void bf16_block(const MatmulArgs& a) {
+  if (a.num_rows > kFewRows) return bf16_many_rows<Reader>(a);
+  bf16_few_rows_of<Reader, kFewRows>(a);
+}
+
+template <typename Reader>
+void bf16_all_rows(MatmulArgs a) {
+  const std::int64_t num_rows = a.num_rows;
+  for (std::int64_t m = 0; m < num_rows; m += kMatmulRows) {
+    a.num_rows = num_rows - m < kMatmulRows ? num_rows - m : kMatmulRows;
+    bf16_block<Reader>(a);
+    if (a.packed != nullptr) a.packed += kMatmulRows * packed_depth(a.depth);
+    a.out += kMatmulRows * a.out_stride;
   }
 }
 
+// More than kMatmulRows rows are packed rows.
 void matmul_bf16(const MatmulArgs& a) {
-  if (a.format == LeafFormat::kBf16) return bf16_format<LeafFormat::kBf16>(a);
-  if (a.format == LeafFormat::kMxfp4) return bf16_format<LeafFormat::kMxfp4>(a);
-  matmul(a);
+  if (a.format == LeafFormat::kBf16) return bf16_all_rows<Bf16Reader>(a);
+  if (a.format != LeafFormat::kMxfp4) return matmul(a);
+  if (any_extreme_scale(a)) return bf16_all_rows<Mxfp4ExtremeReader>(a);
+  bf16_all_rows<Mxfp4Reader>(a);
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
-// The functions of this translation unit as a table. kMatmulBf16 is the unit's choice for rows of
-// bf16 values.
+// The functions of this translation unit as a table; the unit chooses those for rows of bf16 values.
 
 namespace baltoro::cpu {
 namespace {
 
-constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulArgs&)) {
+constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulArgs&),
+                               void (*pack)(const PackArgs&) = nullptr) {
   return LeafTable{
       .name = name,
       .matmul = matmul,
       .matmul_bf16 = bf16_rows,
+      .pack_rows = pack,
       .outer = outer,
       .axpy_rows = axpy_rows,
       .decode_row = decode_row,

@@ -1,0 +1,27 @@
+// The leaf table of machines with AMX-BF16. Includes nothing with inline functions of its own:
+// see cpu/leaf.h.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/leaf.h"
+// The order matters: each file uses the ones before it.
+// clang-format off
+#include "cpu/simd/vec_avx512.inl.h"
+#include "cpu/simd/math.inl.h"
+#include "cpu/simd/weights.inl.h"
+#include "cpu/simd/matmul.inl.h"
+#include "cpu/simd/bf16_chunk.inl.h"
+#include "cpu/simd/matmul_amx.inl.h"
+#include "cpu/simd/outer.inl.h"
+#include "cpu/simd/rows.inl.h"
+#include "cpu/simd/kda.inl.h"
+#include "cpu/simd/table.inl.h"
+// clang-format on
+
+namespace baltoro::cpu {
+
+const LeafTable kAmxLeaf = make_table("amx", matmul_amx, pack_rows_amx);
+
+}  // namespace baltoro::cpu

@@ -1,0 +1,183 @@
+// Chunks of 128 bf16 values, the step of the bf16 tables along the depth: activations rounded once
+// and weights decoded exactly, as four registers of 32.
+//
+// MXFP4 is decoded without unpacking: word j of a chunk's 64 bytes holds the codes of elements
+// 4j .. 4j + 3, so shifting by 4i and one permutation through a table of 16 codes give elements
+// 4j + i for all j. Activations that meet MXFP4 are brought into the same order when they are
+// packed: register i holds elements i, 4 + i, 8 + i, ...
+
+namespace baltoro::cpu {
+namespace {
+
+constexpr int kPair = 32;  // bf16 values of one register
+constexpr std::int64_t kChunk = kPackedAlign;
+static_assert(kChunk == 4 * kPair);
+
+inline __m512bh as_bh(__m512i v) { return __builtin_bit_cast(__m512bh, v); }
+inline __m512i as_int(__m512bh v) { return __builtin_bit_cast(__m512i, v); }
+
+struct Chunk {
+  __m512i part[4];
+};
+
+// Activations k .. k + n of a row (n at most 32) as bf16, zero beyond n.
+inline __m512i bf16_pairs(const float* x, std::int64_t n) {
+  if (n >= kPair) return as_int(_mm512_cvtne2ps_pbh(load(x + 16).v, load(x).v));
+  if (n <= 0) return _mm512_setzero_si512();
+  const int first = n < 16 ? static_cast<int>(n) : 16;
+  const int second = static_cast<int>(n) - first;
+  return as_int(_mm512_cvtne2ps_pbh(load_partial(x + 16, second).v, load_partial(x, first).v));
+}
+
+// Elements 4j + i of four registers in element order as register i.
+inline Chunk deinterleave(const Chunk& in) {
+  // Words 4j, then words 4j + 1, of two registers; plus 2 for the other two residues.
+  alignas(64) static constexpr std::uint16_t kEven[32] = {
+      0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+      1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61};
+  const __m512i even = _mm512_load_si512(kEven);
+  const __m512i odd = _mm512_add_epi16(even, _mm512_set1_epi16(2));
+  const __m512i low01 = _mm512_permutex2var_epi16(in.part[0], even, in.part[1]);
+  const __m512i low23 = _mm512_permutex2var_epi16(in.part[0], odd, in.part[1]);
+  const __m512i high01 = _mm512_permutex2var_epi16(in.part[2], even, in.part[3]);
+  const __m512i high23 = _mm512_permutex2var_epi16(in.part[2], odd, in.part[3]);
+  return {{_mm512_shuffle_i64x2(low01, high01, 0x44), _mm512_shuffle_i64x2(low01, high01, 0xee),
+           _mm512_shuffle_i64x2(low23, high23, 0x44), _mm512_shuffle_i64x2(low23, high23, 0xee)}};
+}
+
+// Activations k .. k + n of a row, n at most a chunk and zero beyond, in the order of the weights.
+template <LeafFormat F>
+inline Chunk activation_chunk(const float* x, std::int64_t n) {
+  Chunk chunk;
+  for (int i = 0; i < 4; ++i) chunk.part[i] = bf16_pairs(x + i * kPair, n - i * kPair);
+  if constexpr (F == LeafFormat::kMxfp4) return deinterleave(chunk);
+  return chunk;
+}
+
+// Whether some scale of a row needs the general decoder: bytes 0 (2^-127, where the exponent field
+// of bf16 ends) and above 252 (products may pass the largest bf16, 255 is NaN).
+inline bool has_extreme_scale(const std::uint8_t* scales, std::int64_t count) {
+  const __m512i one = _mm512_set1_epi8(1), span = _mm512_set1_epi8(static_cast<char>(251));
+  __mmask64 extreme = 0;
+  for (std::int64_t i = 0; i < count; i += 64) {
+    const __mmask64 mask = count - i >= 64 ? ~0ull : (1ull << (count - i)) - 1;
+    const __m512i s = _mm512_sub_epi8(_mm512_maskz_loadu_epi8(mask, scales + i), one);
+    extreme |= _mm512_mask_cmpgt_epu8_mask(mask, s, span);
+  }
+  return extreme != 0;
+}
+
+// The plain decoder, for the scales above.
+inline Chunk mxfp4_chunk_general(const std::uint8_t* packed, const std::uint8_t* scales,
+                                 std::int64_t n) {
+  alignas(64) float values[kChunk] = {};
+  for (std::int64_t k = 0; k < n; k += kGroup) {
+    GroupDecoder group;
+    group.decode(packed + k / 2, group_scale(scales[k / kGroup]));
+    for (int i = 0; i < kGroup / kLanes; ++i) store(values + k + i * kLanes, group.out[i]);
+  }
+  return activation_chunk<LeafFormat::kMxfp4>(values, kChunk);
+}
+
+// A chunk of MXFP4 weights for scales from 1 to 252: 64 bytes of codes, four scale bytes.
+//
+// The table holds the bf16 words of the codes times 2^125, and (252 - scale) is subtracted from
+// their exponents; for zero the subtraction saturates. A product below the smallest normal bf16
+// becomes zero, as it would inside the dot product.
+inline Chunk mxfp4_chunk(__m512i codes, std::uint32_t scales) {
+  // The code's four bits; bit 4 of an index belongs to the next code, so both halves are equal.
+  alignas(64) static constexpr std::uint16_t kWords[32] = {
+      0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
+      0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,  //
+      0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
+      0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
+  const __m512i table = _mm512_load_si512(kWords);
+  // Scale i of the chunk to the words of its group, 8 words a group.
+  alignas(64) static constexpr std::int8_t kSpread[64] = {
+      0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 1, -1, 1, -1, 1, -1,
+      1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 2, -1, 2, -1, 2, -1, 2, -1, 2, -1, 2, -1,
+      2, -1, 2, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1};
+  const __m512i scale_words =
+      _mm512_shuffle_epi8(_mm512_set1_epi32(static_cast<int>(scales)), _mm512_load_si512(kSpread));
+  const __m512i exponents =
+      _mm512_sub_epi16(_mm512_set1_epi16(252 << 7), _mm512_slli_epi16(scale_words, 7));
+  Chunk chunk;
+  chunk.part[0] = _mm512_permutexvar_epi16(codes, table);
+  chunk.part[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), table);
+  chunk.part[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), table);
+  chunk.part[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), table);
+  for (__m512i& part : chunk.part) part = _mm512_subs_epu16(part, exponents);
+  return chunk;
+}
+
+bool any_extreme_scale(const MatmulArgs& a) {
+  bool any = false;
+  for (std::int64_t n = 0; n < a.num_outputs; ++n) {
+    any |= has_extreme_scale(a.scales + n * a.scale_stride, a.depth / kGroup);
+  }
+  return any;
+}
+
+// Readers of a stored weight row: whole(k) gives the chunk of weights from k on, some(k, n) the
+// first n of them and zero beyond; k is a multiple of the chunk. Activations are packed for kOrder.
+struct Bf16Reader {
+  static constexpr LeafFormat kOrder = LeafFormat::kBf16;
+  const std::uint8_t* data;
+
+  Bf16Reader(const MatmulArgs& a, std::int64_t n) : data(a.weight + n * a.weight_stride) {}
+  Chunk whole(std::int64_t k) const {
+    Chunk chunk;
+    for (int i = 0; i < 4; ++i) {
+      chunk.part[i] = _mm512_loadu_si512(data + 2 * (k + i * kPair));
+    }
+    return chunk;
+  }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    Chunk chunk;
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t left = n - i * kPair;
+      const __mmask32 mask = left >= kPair ? ~0u : left <= 0 ? 0u : (1u << left) - 1u;
+      chunk.part[i] = _mm512_maskz_loadu_epi16(mask, data + 2 * (k + i * kPair));
+    }
+    return chunk;
+  }
+};
+
+struct Mxfp4Reader {
+  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+  const std::uint8_t* data;
+  const std::uint8_t* scales;
+
+  Mxfp4Reader(const MatmulArgs& a, std::int64_t n)
+      : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
+  Chunk whole(std::int64_t k) const {
+    std::uint32_t four;
+    __builtin_memcpy(&four, scales + k / kGroup, sizeof(four));
+    return mxfp4_chunk(_mm512_loadu_si512(data + k / 2), four);
+  }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    std::uint32_t four = 0;
+    for (std::int64_t i = 0; i < n / kGroup; ++i) {
+      four |= static_cast<std::uint32_t>(scales[k / kGroup + i]) << (8 * i);
+    }
+    return mxfp4_chunk(_mm512_maskz_loadu_epi8((1ull << (n / 2)) - 1, data + k / 2), four);
+  }
+};
+
+struct Mxfp4ExtremeReader : Mxfp4Reader {
+  using Mxfp4Reader::Mxfp4Reader;
+  Chunk whole(std::int64_t k) const { return some(k, kChunk); }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    return mxfp4_chunk_general(data + k / 2, scales + k / kGroup, n);
+  }
+};
+
+inline std::int64_t chunk_size(std::int64_t k, std::int64_t depth) {
+  return depth - k < kChunk ? depth - k : kChunk;
+}
+inline std::int64_t packed_depth(std::int64_t depth) {
+  return (depth + kChunk - 1) / kChunk * kChunk;
+}
+
+}  // namespace
+}  // namespace baltoro::cpu
