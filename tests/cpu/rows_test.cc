@@ -112,6 +112,27 @@ TEST_P(CpuRows, LinearRowsDoNotDependOnTheirNumber) {
   }
 }
 
+// The ends of the scale's range, where a decoder that works on exponent fields can go wrong.
+TEST_P(CpuRows, ExtremeMxfp4ScalesAreExact) {
+  const auto cpu = backend(Activations::kBf16);
+  for (const int scale : {0, 1, 2, 127, 251, 252, 253}) {
+    for (const std::int64_t cols : {32, 128, 160}) {
+      std::vector<std::uint8_t> codes(static_cast<std::size_t>(cols / 2), 0);
+      std::vector<std::uint8_t> scales(static_cast<std::size_t>(cols / kMxfp4Group), 127);
+      codes.back() = 0xc4;  // 2 and -2
+      scales.back() = static_cast<std::uint8_t>(scale);
+      std::vector<float> x(static_cast<std::size_t>(2 * cols), 0.0f);
+      const float small = std::ldexp(1.0f, std::clamp(126 - scale, -126, 126));
+      x[static_cast<std::size_t>(cols - 2)] = small;
+      x[static_cast<std::size_t>(2 * cols - 1)] = small;
+      const WeightView weight{codes.data(), scales.data(), WeightFormat::kMxfp4, 1, cols};
+      const float expected = std::ldexp(2.0f, scale - 127) * small;
+      EXPECT_EQ(run_linear(*cpu, x.data(), 2, weight), (std::vector<float>{expected, -expected}))
+          << "scale " << scale << ", " << cols << " columns";
+    }
+  }
+}
+
 TEST_P(CpuRows, HeadRowsAreTheChosenOnes) {
   const auto cpu = backend(Activations::kF32);
   const TestWeight weight(WeightFormat::kBf16, 70, 40, 3);

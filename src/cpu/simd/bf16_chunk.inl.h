@@ -119,7 +119,7 @@ bool any_extreme_scale(const MatmulArgs& a) {
 }
 
 // Readers of a stored weight row: whole(k) gives the chunk of weights from k on, some(k, n) the
-// first n of them and zero beyond; k is a multiple of the chunk. Activations are packed for kOrder.
+// first n < kChunk of them and zero beyond; k is a multiple of the chunk. Activations are packed for kOrder.
 struct Bf16Reader {
   static constexpr LeafFormat kOrder = LeafFormat::kBf16;
   const std::uint8_t* data;
@@ -171,6 +171,11 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
     return mxfp4_chunk_general(data + k / 2, scales + k / kGroup, n);
   }
 };
+
+template <typename Reader>
+inline Chunk read_chunk(const Reader& row, std::int64_t k, std::int64_t n) {
+  return n == kChunk ? row.whole(k) : row.some(k, n);
+}
 
 inline std::int64_t chunk_size(std::int64_t k, std::int64_t depth) {
   return depth - k < kChunk ? depth - k : kChunk;

@@ -260,7 +260,7 @@ class AmxMatmul {
     for (std::int64_t r = 0; r < 16; ++r, to += kPair) {
       const std::int64_t output = n * 16 + r;
       store_tile_line(to, output < a_.num_outputs
-                              ? Reader(a_, output).some(block_.begin + column, count)
+                              ? read_chunk(Reader(a_, output), block_.begin + column, count)
                               : Chunk{});
     }
   }

@@ -55,8 +55,7 @@ void bf16_direct(const MatmulArgs& a, std::int64_t n, const DepthBlock& block, c
   for (std::int64_t k = 0; k < block.count; k += kChunk) {
     const std::int64_t count = chunk_size(k, block.count);
     for (int j = 0; j < N; ++j) {
-      const Chunk w =
-          count == kChunk ? rows[j].whole(block.begin + k) : rows[j].some(block.begin + k, count);
+      const Chunk w = read_chunk(rows[j], block.begin + k, count);
       for (int i = 0; i < 4; ++i) {
         for (int r = 0; r < R; ++r) {
           const __m512i xv = _mm512_loadu_si512(x.rows + r * x.stride + k + i * kPair);
@@ -125,7 +124,8 @@ void bf16_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& block
     const bool present = first + n < a.num_outputs;
     const Reader row(a, present ? first + n : first);
     for (std::int64_t k = 0; k < block.count; k += kChunk) {
-      const Chunk w = present ? row.some(block.begin + k, chunk_size(k, block.count)) : Chunk{};
+      const Chunk w =
+          present ? read_chunk(row, block.begin + k, chunk_size(k, block.count)) : Chunk{};
       for (int i = 0; i < 4; ++i) {
         _mm512_storeu_si512(panel + n * kDepth + k + i * kPair, w.part[i]);
       }
