@@ -35,7 +35,7 @@ inline Chunk deinterleave(const Chunk& in) {
   alignas(64) static constexpr std::uint16_t kEven[32] = {
       0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
       1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61};
-  const __m512i even = _mm512_load_si512(kEven);
+  const __m512i even = _mm512_loadu_si512(kEven);
   const __m512i odd = _mm512_add_epi16(even, _mm512_set1_epi16(2));
   const __m512i low01 = _mm512_permutex2var_epi16(in.part[0], even, in.part[1]);
   const __m512i low23 = _mm512_permutex2var_epi16(in.part[0], odd, in.part[1]);
@@ -91,14 +91,14 @@ inline Chunk mxfp4_chunk(__m512i codes, std::uint32_t scales) {
       0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,  //
       0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
       0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
-  const __m512i table = _mm512_load_si512(kWords);
+  const __m512i table = _mm512_loadu_si512(kWords);
   // Scale i of the chunk to the words of its group, 8 words a group.
   alignas(64) static constexpr std::int8_t kSpread[64] = {
       0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 1, -1, 1, -1, 1, -1,
       1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 2, -1, 2, -1, 2, -1, 2, -1, 2, -1, 2, -1,
       2, -1, 2, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1};
   const __m512i scale_words =
-      _mm512_shuffle_epi8(_mm512_set1_epi32(static_cast<int>(scales)), _mm512_load_si512(kSpread));
+      _mm512_shuffle_epi8(_mm512_set1_epi32(static_cast<int>(scales)), _mm512_loadu_si512(kSpread));
   const __m512i exponents =
       _mm512_sub_epi16(_mm512_set1_epi16(252 << 7), _mm512_slli_epi16(scale_words, 7));
   Chunk chunk;

@@ -322,10 +322,10 @@ class AmxMatmul {
 
 // More than kMatmulRows rows are packed rows.
 template <typename Reader>
-void amx_all_rows(MatmulArgs a) {
-  const std::int64_t num_rows = a.num_rows;
-  for (std::int64_t m = 0; m < num_rows; m += kPackedGroup) {
-    a.num_rows = num_rows - m < kPackedGroup ? num_rows - m : kPackedGroup;
+void amx_all_rows(const MatmulArgs& all) {
+  MatmulArgs a = all;
+  for (std::int64_t m = 0; m < all.num_rows; m += kPackedGroup) {
+    a.num_rows = all.num_rows - m < kPackedGroup ? all.num_rows - m : kPackedGroup;
     AmxMatmul<Reader>(a).run();
     if (a.packed != nullptr) a.packed += kPackedGroup * packed_depth(a.depth);
     a.out += kPackedGroup * a.out_stride;

@@ -162,10 +162,10 @@ void bf16_block(const MatmulArgs& a) {
 }
 
 template <typename Reader>
-void bf16_all_rows(MatmulArgs a) {
-  const std::int64_t num_rows = a.num_rows;
-  for (std::int64_t m = 0; m < num_rows; m += kMatmulRows) {
-    a.num_rows = num_rows - m < kMatmulRows ? num_rows - m : kMatmulRows;
+void bf16_all_rows(const MatmulArgs& all) {
+  MatmulArgs a = all;
+  for (std::int64_t m = 0; m < all.num_rows; m += kMatmulRows) {
+    a.num_rows = all.num_rows - m < kMatmulRows ? all.num_rows - m : kMatmulRows;
     bf16_block<Reader>(a);
     if (a.packed != nullptr) a.packed += kMatmulRows * packed_depth(a.depth);
     a.out += kMatmulRows * a.out_stride;
