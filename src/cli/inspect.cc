@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -36,7 +38,21 @@ struct FoundFiles {
   std::size_t num_files = 0;
   std::size_t num_tensors = 0;
   std::uint64_t bytes = 0;
+  std::map<std::string, std::uint64_t> format_bytes;  // MXFP4 and MXINT8 with their scales
 };
+
+std::string format_of(const CheckpointFiles& files, const TensorInfo& tensor) {
+  constexpr std::string_view kScale = ".weight_scale";
+  const TensorInfo* codes = &tensor;
+  if (tensor.name.ends_with(kScale)) {
+    codes =
+        files.find(tensor.name.substr(0, tensor.name.size() - kScale.size()) + ".weight_packed");
+  }
+  if (codes != nullptr && codes->name.ends_with(".weight_packed")) {
+    return codes->dtype == DType::kI8 ? "MXINT8" : "MXFP4";
+  }
+  return dtype_name(tensor.dtype);
+}
 
 // One letter a layer: K (KDA) or M (MLA), small where the FFN is dense; | where a block of
 // Attention Residuals begins.
@@ -199,7 +215,11 @@ bool has_weights(const fs::path& dir) {
 std::optional<FoundFiles> find_files(const fs::path& dir) {
   if (!fs::is_directory(dir) || !has_weights(dir)) return std::nullopt;
   const CheckpointFiles files(dir);
-  return FoundFiles{files.files().size(), files.tensors().size(), files.total_bytes()};
+  FoundFiles found{files.files().size(), files.tensors().size(), files.total_bytes(), {}};
+  for (const TensorInfo& tensor : files.tensors()) {
+    found.format_bytes[format_of(files, tensor)] += tensor.bytes;
+  }
+  return found;
 }
 
 int run(const InspectOptions& options) {
@@ -214,8 +234,10 @@ int run(const InspectOptions& options) {
 
   ordered_json document = to_json(config, stats);
   if (found) {
-    document["files"] = {
-        {"files", found->num_files}, {"tensors", found->num_tensors}, {"bytes", found->bytes}};
+    document["files"] = {{"files", found->num_files},
+                         {"tensors", found->num_tensors},
+                         {"bytes", found->bytes},
+                         {"format_bytes", found->format_bytes}};
   }
   if (!options.json) {
     print_architecture(config);
@@ -223,6 +245,9 @@ int run(const InspectOptions& options) {
     if (found) {
       fmt::print("files         {} with {}, {} B\n", found->num_files,
                  counted(found->num_tensors, "tensor"), with_commas(found->bytes));
+      for (const auto& [format, bytes] : found->format_bytes) {
+        fmt::print("  {:<6}  {:>19} B\n", format, with_commas(bytes));
+      }
     }
     std::fflush(stdout);
   }

@@ -9,7 +9,7 @@
 
 namespace baltoro {
 
-enum class DType : std::uint8_t { kF32, kBf16, kF16, kU8, kI32 };
+enum class DType : std::uint8_t { kF32, kBf16, kF16, kU8, kI32, kI8 };
 
 // Bytes of one element.
 constexpr std::size_t dtype_bytes(DType dtype) {
@@ -21,6 +21,7 @@ constexpr std::size_t dtype_bytes(DType dtype) {
     case DType::kF16:
       return 2;
     case DType::kU8:
+    case DType::kI8:
       return 1;
   }
   return 0;
@@ -39,6 +40,8 @@ constexpr const char* dtype_name(DType dtype) {
       return "U8";
     case DType::kI32:
       return "I32";
+    case DType::kI8:
+      return "I8";
   }
   return "?";
 }

@@ -3,14 +3,14 @@
 // in its high nibble.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <limits>
 #include <span>
+
+#include "core/e8m0.h"
 
 namespace baltoro {
 
-constexpr std::int64_t kMxfp4Group = 32;
+constexpr std::int64_t kMxfp4Group = kMxGroup;
 
 // Magnitudes of the codes 0..7; bit 3 of a code is the sign (8 is -0).
 constexpr float kE2m1Magnitude[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
@@ -20,19 +20,14 @@ inline float decode_e2m1(std::uint8_t code) {
   return (code & 8u) ? -magnitude : magnitude;
 }
 
-// 2^(byte - 127); byte 0 is the subnormal 2^-127, byte 255 is NaN.
-inline float decode_e8m0(std::uint8_t byte) {
-  if (byte == 255) return std::numeric_limits<float>::quiet_NaN();
-  if (byte == 0) return std::bit_cast<float>(0x00400000u);
-  return std::bit_cast<float>(static_cast<std::uint32_t>(byte) << 23);
-}
-
 // The code nearest to value, ties to the even code, magnitudes beyond 6 saturate. value must not be
 // NaN.
 std::uint8_t encode_e2m1(float value);
 
-// Scale byte and 16 packed bytes of one group of 32 values, by the OCP rule: shared exponent
-// floor(log2(max|v|)) - 2.
+// Scale byte and 16 packed bytes of one group of 32 values, which must be finite. The scale is the
+// OCP rule's, floor(log2(max|v|)) - 2, or the next one where that has the smaller squared error: the
+// largest values then need not saturate at 6. Encoding what a group decodes to gives the same values,
+// and the same bytes where a code of 4 or 6 is among them, as after this function or the OCP rule.
 struct Mxfp4Block {
   std::uint8_t packed[16];
   std::uint8_t scale;

@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "core/dtype.h"
+#include "core/e8m0.h"
 
 namespace baltoro {
 
@@ -55,8 +56,9 @@ struct TensorView {
 };
 
 // A weight matrix [rows, cols] = [out, in] as it lies in the checkpoint. kMxfp4: `data` is packed
-// [rows, cols / 2], `scales` [rows, cols / 32] E8M0. The other formats have no scales.
-enum class WeightFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4 };
+// [rows, cols / 2]; kMxint8: int8 [rows, cols]; both with `scales` [rows, cols / 32] E8M0. The other
+// formats have no scales.
+enum class WeightFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4, kMxint8 };
 
 struct WeightView {
   const void* data = nullptr;
@@ -66,6 +68,12 @@ struct WeightView {
   std::int64_t cols = 0;
 
   constexpr explicit operator bool() const { return data != nullptr; }
+  // Whether 32 columns of a row share a scale.
+  constexpr bool grouped() const {
+    return format == WeightFormat::kMxfp4 || format == WeightFormat::kMxint8;
+  }
+  // Scales of one row.
+  constexpr std::int64_t scale_cols() const { return grouped() ? cols / kMxGroup : 0; }
   // Bytes of one row of `data`.
   constexpr std::int64_t row_bytes() const {
     switch (format) {
@@ -76,18 +84,18 @@ struct WeightView {
         return cols * 2;
       case WeightFormat::kMxfp4:
         return cols / 2;
+      case WeightFormat::kMxint8:
+        return cols;
     }
     return 0;
   }
   // All bytes, scales included.
-  constexpr std::int64_t bytes() const {
-    return rows * (row_bytes() + (format == WeightFormat::kMxfp4 ? cols / 32 : 0));
-  }
+  constexpr std::int64_t bytes() const { return rows * (row_bytes() + scale_cols()); }
   // Rows [begin, begin + count).
   WeightView slice_rows(std::int64_t begin, std::int64_t count) const {
     WeightView slice = *this;
     slice.data = static_cast<const std::byte*>(data) + begin * row_bytes();
-    if (scales != nullptr) slice.scales = scales + begin * (cols / 32);
+    if (scales != nullptr) slice.scales = scales + begin * scale_cols();
     slice.rows = count;
     return slice;
   }

@@ -13,7 +13,7 @@
 namespace baltoro::cpu {
 
 // Same order as baltoro::WeightFormat.
-enum class LeafFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4 };
+enum class LeafFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4, kMxint8 };
 
 // Limits of one matmul call and of the scratch that it needs.
 constexpr std::int64_t kMatmulRows = 64;
@@ -44,11 +44,11 @@ struct PackArgs {
 // rows, or any number of packed rows.
 struct MatmulArgs {
   const std::uint8_t* weight = nullptr;  // any alignment
-  const std::uint8_t* scales = nullptr;  // kMxfp4: E8M0, depth / 32 a row
+  const std::uint8_t* scales = nullptr;  // kMxfp4, kMxint8: E8M0, depth / 32 a row
   LeafFormat format = LeafFormat::kF32;
   std::int64_t weight_stride = 0;  // bytes from row to row
   std::int64_t scale_stride = 0;
-  std::int64_t depth = 0;  // kMxfp4: a multiple of 32
+  std::int64_t depth = 0;  // kMxfp4, kMxint8: a multiple of 32
   std::int64_t num_outputs = 0;
   const float* x = nullptr;
   std::int64_t x_stride = 0;              // floats
@@ -140,7 +140,7 @@ struct LeafTable {
   // matmul_bf16 has no order of its own.
   void (*pack_rows)(const PackArgs& args);
   void (*outer)(const OuterArgs& args);
-  // out[c] += sum_r coef[r] weight[r, c], r in order; format is not kMxfp4.
+  // out[c] += sum_r coef[r] weight[r, c], r in order; the format has no scales.
   void (*axpy_rows)(const MatmulArgs& weight, const float* coef, float* out);
 
   // out = n stored values of a row as f32.

@@ -152,9 +152,9 @@ void mla_decode(Context& context, const MlaArgs& args) {
     attend_expanded(context, args, Origin::kGenerated);
     return;
   }
-  if (args.kv_b.format == WeightFormat::kMxfp4) {
-    fail(ErrorCode::kUnsupported, "mla_decode: layer {}: kv_b is MXFP4; BF16, F16 or F32 is needed",
-         args.layer);
+  if (args.kv_b.grouped()) {
+    fail(ErrorCode::kUnsupported,
+         "mla_decode: layer {}: kv_b is quantised; BF16, F16 or F32 is needed", args.layer);
   }
   write_cache(context, args, Origin::kGenerated);
   AbsorbedWork shape;

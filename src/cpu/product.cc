@@ -2,21 +2,20 @@
 
 #include <algorithm>
 
-#include "core/mxfp4.h"
-
 namespace baltoro::cpu {
 
 static_assert(static_cast<int>(LeafFormat::kF32) == static_cast<int>(WeightFormat::kF32));
 static_assert(static_cast<int>(LeafFormat::kBf16) == static_cast<int>(WeightFormat::kBf16));
 static_assert(static_cast<int>(LeafFormat::kF16) == static_cast<int>(WeightFormat::kF16));
 static_assert(static_cast<int>(LeafFormat::kMxfp4) == static_cast<int>(WeightFormat::kMxfp4));
+static_assert(static_cast<int>(LeafFormat::kMxint8) == static_cast<int>(WeightFormat::kMxint8));
 
 Matrix::Matrix(const WeightView& weight)
     : data(static_cast<const std::uint8_t*>(weight.data)),
       scales(weight.scales),
       format(static_cast<LeafFormat>(weight.format)),
       row_bytes(weight.row_bytes()),
-      scale_bytes(weight.format == WeightFormat::kMxfp4 ? weight.cols / kMxfp4Group : 0),
+      scale_bytes(weight.scale_cols()),
       rows(weight.rows),
       cols(weight.cols) {}
 

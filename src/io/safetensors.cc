@@ -19,7 +19,8 @@ static_assert(std::endian::native == std::endian::little,
               "weights are read in place, in the file's little-endian order");
 
 std::optional<DType> dtype_from_name(std::string_view name) {
-  for (DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kU8, DType::kI32}) {
+  for (DType dtype :
+       {DType::kF32, DType::kBf16, DType::kF16, DType::kU8, DType::kI32, DType::kI8}) {
     if (name == dtype_name(dtype)) return dtype;
   }
   return std::nullopt;

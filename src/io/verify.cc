@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 
-enum class Kind { kFloat32, kBf16, kF16, kPackedCodes, kScales, kOther };
+enum class Kind { kFloat32, kBf16, kF16, kPackedCodes, kInt8Codes, kScales, kOther };
 
 Kind kind_of(const TensorInfo& tensor) {
   switch (tensor.dtype) {
@@ -27,6 +27,8 @@ Kind kind_of(const TensorInfo& tensor) {
     case DType::kU8:
       if (tensor.name.ends_with(".weight_packed")) return Kind::kPackedCodes;
       return tensor.name.ends_with(".weight_scale") ? Kind::kScales : Kind::kOther;
+    case DType::kI8:
+      return Kind::kInt8Codes;
     case DType::kI32:
       break;
   }
@@ -48,7 +50,10 @@ class Scanner {
       case Kind::kF16:
         return floats<std::uint16_t>(bytes, 0x7c00u, 0x03ffu);
       case Kind::kPackedCodes:
-        return codes(bytes);
+        // Bit 3 of a code is its sign: 0x77 masks both magnitudes.
+        return codes(bytes, std::byte{0x77});
+      case Kind::kInt8Codes:
+        return codes(bytes, std::byte{0xff});
       case Kind::kScales:
         return scales(bytes);
       case Kind::kOther:
@@ -71,10 +76,11 @@ class Scanner {
     }
   }
 
-  void codes(std::span<const std::byte> bytes) {
-    // Bit 3 of a code is its sign: 0x77 masks both magnitudes.
-    zero_ = zero_ && std::all_of(bytes.begin(), bytes.end(),
-                                 [](std::byte b) { return (b & std::byte{0x77}) == std::byte{0}; });
+  // `magnitude`: the bits of a byte that are all 0 where its values are 0.
+  void codes(std::span<const std::byte> bytes, std::byte magnitude) {
+    zero_ = zero_ && std::all_of(bytes.begin(), bytes.end(), [magnitude](std::byte b) {
+              return (b & magnitude) == std::byte{0};
+            });
   }
 
   void scales(std::span<const std::byte> bytes) {

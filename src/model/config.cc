@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/mxfp4.h"
 #include "io/file_reader.h"
 #include "io/json_file.h"
 #include "model/config_quantization.h"
@@ -237,20 +236,6 @@ void read_moe(ConfigReader& reader, MoeConfig& moe) {
   read_routing(reader, moe);
 }
 
-// MXFP4 scales 32 values of a row at a time: the columns of w1 and w3, then of w2.
-void check_mxfp4_widths(ConfigReader& reader, const ModelConfig& config) {
-  const auto check = [&](const ConfigKey& key, std::int64_t width) {
-    if (width % kMxfp4Group == 0) return;
-    reader.problem(key, fmt::format("{} is no multiple of {}, the group of MXFP4 experts "
-                                    "(quantization_config)",
-                                    width, kMxfp4Group));
-  };
-  const bool has_latent = config.moe.latent_size > 0;
-  check({has_latent ? "routed_expert_hidden_size" : "hidden_size"},
-        has_latent ? config.moe.latent_size : config.hidden_size);
-  check({"moe_intermediate_size"}, config.moe.expert_ffn_size);
-}
-
 void read_activation(ConfigReader& reader, Activation& activation) {
   const std::size_t kind = reader.choice({"hidden_act"}, {"situ", "silu"});
   activation.kind = kind == 1 ? ActivationKind::kSwiglu : ActivationKind::kSitu;
@@ -344,7 +329,9 @@ ModelConfig parse_config(std::string_view text, const std::string& where,
   ConfigReader reader(root, where);
   ModelConfig config;
   config.layout.nested = reader.nested();
-  config.layout.mxfp4_experts = check_quantization(reader);
+  const Quantization quantization = check_quantization(reader);
+  config.layout.mxfp4_experts = quantization.mxfp4_experts;
+  config.layout.mxint8_trunk = quantization.mxint8_trunk;
   read_top(reader, config);
   read_layers(reader, config);
   // Without a list of layers every kind may be there: the error then names all their keys.

@@ -120,8 +120,9 @@ struct VisionConfig {
 struct ReleaseLayout {
   // Keys under text_config, names under language_model., F32 conv.
   bool nested = false;
-  // quantization_config asks for it.
+  // quantization_config asks for them.
   bool mxfp4_experts = false;
+  bool mxint8_trunk = false;
 };
 
 struct ModelConfig {

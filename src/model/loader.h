@@ -25,8 +25,8 @@ struct BoundWeights {
 };
 
 // Binds every tensor of `config`. Matrices are placed in the store: their bytes are there after
-// store.load(). Vectors are read at once. Whether a matrix is MXFP4 is decided by the tensors
-// present (`weight_packed` and `weight_scale`); conv weights may be [C, 1, W] or [C, W]; A_log
+// store.load(). Vectors are read at once. The format of a matrix is decided by the tensors
+// present: `weight`, or `weight_packed` (U8: MXFP4, I8: MXINT8) and `weight_scale`; conv weights may be [C, 1, W] or [C, W]; A_log
 // [H], [1, 1, H, 1] or padded to [head_dim], its padding never read.
 // With a partition: heads, FFN columns, routed experts and rows of lm_head are this rank's; router,
 // latent pair, norms, embedding and the low-rank inputs are whole.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/dtype.h"
+#include "core/mxint8.h"
 
 namespace baltoro {
 namespace {
@@ -100,19 +101,25 @@ TensorDraw::TensorDraw(const ModelConfig& config, const TensorSpec& tensor, std:
   if (tensor.role == TensorRole::kALog) {
     used_ = static_cast<std::uint64_t>(config.kda.num_heads);
   }
-  if (tensor.role == TensorRole::kPackedScales) {
-    const auto columns = static_cast<float>(tensor.shape[1] * 32);
+  const bool packed = tensor.role == TensorRole::kPackedScales;
+  if (packed || tensor.role == TensorRole::kInt8Scales) {
+    const auto columns = static_cast<float>(tensor.shape[1] * kMxGroup);
     const float std = matrix_gain(tensor.name) / std::sqrt(columns);
-    base_scale_ = 127 + static_cast<int>(std::lround(std::log2(std / kE2m1Rms)));
+    const float codes_std = packed ? kE2m1Rms : kBellStd / 4 * kMxint8Unit;
+    base_scale_ = 127 + static_cast<int>(std::lround(std::log2(std / codes_std)));
   }
+}
+
+int TensorDraw::bell(std::uint64_t element) const {
+  const std::uint32_t word = random_.block(element / 4)[element % 4];
+  const std::uint32_t sum =
+      (word & 0xffu) + ((word >> 8) & 0xffu) + ((word >> 16) & 0xffu) + (word >> 24);
+  return static_cast<int>(sum) - 510;
 }
 
 float TensorDraw::value(std::uint64_t element) const {
   if (element >= used_) return 0.0f;
-  const std::uint32_t word = random_.block(element / 4)[element % 4];
-  const std::uint32_t sum =
-      (word & 0xffu) + ((word >> 8) & 0xffu) + ((word >> 16) & 0xffu) + (word >> 24);
-  return static_cast<float>(static_cast<int>(sum) - 510) * unit_ + mean_;
+  return static_cast<float>(bell(element)) * unit_ + mean_;
 }
 
 std::uint8_t TensorDraw::packed_byte(std::uint64_t element) const {
@@ -133,7 +140,9 @@ void TensorDraw::fill(std::uint64_t begin, std::span<std::byte> out) const {
   for (std::size_t at = 0; at < out.size(); at += width, ++element) {
     if (tensor_.role == TensorRole::kPackedCodes) {
       out[at] = static_cast<std::byte>(packed_byte(element));
-    } else if (tensor_.role == TensorRole::kPackedScales) {
+    } else if (tensor_.role == TensorRole::kInt8Codes) {
+      out[at] = static_cast<std::byte>(bell(element) / 4);  // within [-127, 127]
+    } else if (tensor_.dtype == DType::kU8) {
       out[at] = static_cast<std::byte>(scale_byte(element));
     } else if (tensor_.dtype == DType::kF32) {
       const float number = value(element);

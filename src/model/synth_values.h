@@ -25,6 +25,8 @@ class TensorDraw {
 
  private:
   float value(std::uint64_t element) const;
+  // A bell over [-510, 510] of standard deviation kBellStd.
+  int bell(std::uint64_t element) const;
   std::uint8_t packed_byte(std::uint64_t element) const;
   std::uint8_t scale_byte(std::uint64_t element) const;
 

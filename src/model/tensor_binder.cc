@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "core/e8m0.h"
 #include "core/error.h"
-#include "core/mxfp4.h"
 #include "io/listing.h"
 
 namespace baltoro {
@@ -66,8 +66,10 @@ void TensorBinder::miss(const std::string& name) {
 
 bool TensorBinder::check(const TensorInfo& tensor, const char* dtype,
                          std::initializer_list<Shape> shapes) {
-  const bool dtype_ok =
-      std::string_view(dtype) == "U8" ? tensor.dtype == DType::kU8 : is_float(tensor.dtype);
+  const std::string_view wanted = dtype;
+  const bool dtype_ok = wanted == "U8"   ? tensor.dtype == DType::kU8
+                        : wanted == "I8" ? tensor.dtype == DType::kI8
+                                         : is_float(tensor.dtype);
   const bool shape_ok = std::find(shapes.begin(), shapes.end(), tensor.shape) != shapes.end();
   if (dtype_ok && shape_ok) return true;
   std::vector<std::string> expected;
@@ -123,15 +125,17 @@ WeightView TensorBinder::matrix(const std::string& name, std::int64_t rows, std:
     miss(name + (codes == nullptr ? ".weight_packed" : ".weight_scale"));
     return {};
   }
-  if (cols % kMxfp4Group != 0 || view.cols % kMxfp4Group != 0) {
+  if (cols % kMxGroup != 0 || view.cols % kMxGroup != 0) {
     wrong_.push_back(fmt::format("{}.weight_packed: {} columns are no multiple of the group of {}",
-                                 name, view.cols, kMxfp4Group));
+                                 name, view.cols, kMxGroup));
     return {};
   }
-  const bool codes_ok = check(*codes, "U8", {{rows, cols / 2}});
-  const bool scales_ok = check(*scales, "U8", {{rows, cols / kMxfp4Group}});
+  view.format = codes->dtype == DType::kI8 ? WeightFormat::kMxint8 : WeightFormat::kMxfp4;
+  const bool codes_ok = view.format == WeightFormat::kMxint8
+                            ? check(*codes, "I8", {{rows, cols}})
+                            : check(*codes, "U8", {{rows, cols / 2}});
+  const bool scales_ok = check(*scales, "U8", {{rows, cols / kMxGroup}});
   if (!codes_ok || !scales_ok) return {};
-  view.format = WeightFormat::kMxfp4;
   view.data = place(*codes, split);
   view.scales = reinterpret_cast<const std::uint8_t*>(place(*scales, split));
   return view;
@@ -143,7 +147,7 @@ WeightView TensorBinder::plain_matrix(const std::string& name, std::int64_t rows
   if (codes == nullptr) return matrix(name, rows, cols, split);
   use(name + ".weight_scale");
   wrong_.push_back(
-      fmt::format("{}: MXFP4 is not supported for this matrix; expected {}.weight of "
+      fmt::format("{}: packed weights are not supported for this matrix; expected {}.weight of "
                   "BF16, F16 or F32",
                   codes->name, name));
   return {};

@@ -20,11 +20,11 @@ class TensorBinder {
   TensorBinder(WeightStore& store, const Partition& partition)
       : store_(store), partition_(partition), used_(store.files().tensors().size(), false) {}
 
-  // `name`.weight of BF16, F16 or F32, or `name`.weight_packed and `name`.weight_scale: [rows,
-  // cols] of the whole model, of which the view is this rank's part.
+  // `name`.weight of BF16, F16 or F32, or `name`.weight_packed (U8: MXFP4, I8: MXINT8) and
+  // `name`.weight_scale: [rows, cols] of the whole model, of which the view is this rank's part.
   WeightView matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                     Split split = Split::kNone);
-  // The same where MXFP4 cannot be read: a packed matrix is wrong.
+  // The same where groups cannot be read: a packed matrix is wrong.
   WeightView plain_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
                           Split split = Split::kNone);
   // Elements of a small tensor as f32, this rank's share of the first `used` of them under kRows.

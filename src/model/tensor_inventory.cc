@@ -52,7 +52,7 @@ class Inventory {
     if (config_.has_attn_res()) residual(names_.model("output_attn_res"));
     norm(names_.model("norm"), hidden_);
     component_ = Component::kHead;
-    if (!config_.tie_word_embeddings) matrix(names_.top("lm_head"), config_.vocab_size, hidden_);
+    if (!config_.tie_word_embeddings) trunk(names_.top("lm_head"), config_.vocab_size, hidden_);
   }
 
   void vision() {
@@ -88,6 +88,14 @@ class Inventory {
   void matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
     add(name + ".weight", DType::kBf16, {rows, cols});
   }
+  void trunk(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    if (cols % kMxGroup != 0) return matrix(name, rows, cols);
+    if (!config_.layout.mxint8_trunk) {
+      return add(name + ".weight", DType::kBf16, {rows, cols}, TensorRole::kTrunkMatrix);
+    }
+    add(name + ".weight_packed", DType::kI8, {rows, cols}, TensorRole::kInt8Codes);
+    add(name + ".weight_scale", DType::kU8, {rows, cols / kMxGroup}, TensorRole::kInt8Scales);
+  }
   void norm(const std::string& name, std::int64_t size, DType dtype = DType::kBf16) {
     add(name + ".weight", dtype, {size}, TensorRole::kNorm);
   }
@@ -96,26 +104,27 @@ class Inventory {
     add(name + "_proj.weight", DType::kBf16, {1, hidden_}, TensorRole::kResidualProj);
   }
   void glu(const std::string& name, std::int64_t width) {
-    matrix(name + "gate_proj", width, hidden_);
-    matrix(name + "up_proj", width, hidden_);
-    matrix(name + "down_proj", hidden_, width);
+    trunk(name + "gate_proj", width, hidden_);
+    trunk(name + "up_proj", width, hidden_);
+    trunk(name + "down_proj", hidden_, width);
   }
   void gate(const std::string& mixer, OutputGate kind, std::int64_t rank, std::int64_t width) {
-    if (kind == OutputGate::kFull) matrix(mixer + "g_proj", width, hidden_);
+    if (kind == OutputGate::kFull) trunk(mixer + "g_proj", width, hidden_);
     if (kind != OutputGate::kLowRank) return;
-    matrix(mixer + "g_a_proj", rank, hidden_);
-    matrix(mixer + "g_b_proj", width, rank);
+    trunk(mixer + "g_a_proj", rank, hidden_);
+    trunk(mixer + "g_b_proj", width, rank);
   }
 
+  // f_a, f_b and b stay: their errors add up over the recurrence's exponents, and they are small.
   void kda(const std::string& mixer) {
     const KdaConfig& c = config_.kda;
     // K3 stores the small KDA tensors as F32 and pads A_log to the head width; Kimi Linear neither.
     const bool k3 = config_.layout.nested;
     const DType small = k3 ? DType::kF32 : DType::kBf16;
     component_ = Component::kKda;
-    matrix(mixer + "q_proj", c.key_width(), hidden_);
-    matrix(mixer + "k_proj", c.key_width(), hidden_);
-    matrix(mixer + "v_proj", c.value_width(), hidden_);
+    trunk(mixer + "q_proj", c.key_width(), hidden_);
+    trunk(mixer + "k_proj", c.key_width(), hidden_);
+    trunk(mixer + "v_proj", c.value_width(), hidden_);
     for (const char* name : {"q_conv1d", "k_conv1d", "v_conv1d"}) {
       const std::int64_t channels = name[0] == 'v' ? c.value_width() : c.key_width();
       add(mixer + name + ".weight", small, {channels, 1, c.conv_width}, TensorRole::kConv);
@@ -128,33 +137,35 @@ class Inventory {
     matrix(mixer + "b_proj", c.num_heads, hidden_);
     gate(mixer, c.output_gate, c.gate_rank, c.value_width());
     norm(mixer + "o_norm", c.head_dim_v, small);
-    matrix(mixer + "o_proj", hidden_, c.value_width());
+    trunk(mixer + "o_proj", hidden_, c.value_width());
   }
 
+  // kv_b stays: absorbed decode reads it across its groups.
   void mla(const std::string& mixer) {
     const MlaConfig& c = config_.mla;
     const std::int64_t query_width = c.num_heads * c.qk_dim();
     component_ = Component::kMla;
     if (c.q_lora_rank > 0) {
-      matrix(mixer + "q_a_proj", c.q_lora_rank, hidden_);
+      trunk(mixer + "q_a_proj", c.q_lora_rank, hidden_);
       norm(mixer + "q_a_layernorm", c.q_lora_rank);
-      matrix(mixer + "q_b_proj", query_width, c.q_lora_rank);
+      trunk(mixer + "q_b_proj", query_width, c.q_lora_rank);
     } else {
-      matrix(mixer + "q_proj", query_width, hidden_);
+      trunk(mixer + "q_proj", query_width, hidden_);
     }
     if (c.kind == MlaKind::kGqa) {
-      matrix(mixer + "k_proj", c.num_kv_heads * c.qk_nope_dim, hidden_);
-      matrix(mixer + "v_proj", c.num_kv_heads * c.v_head_dim, hidden_);
+      trunk(mixer + "k_proj", c.num_kv_heads * c.qk_nope_dim, hidden_);
+      trunk(mixer + "v_proj", c.num_kv_heads * c.v_head_dim, hidden_);
     } else {
       const std::int64_t key_rows = c.kind == MlaKind::kMqa ? 0 : c.qk_nope_dim;
-      matrix(mixer + "kv_a_proj_with_mqa", c.kv_lora_rank + c.qk_rope_dim, hidden_);
+      trunk(mixer + "kv_a_proj_with_mqa", c.kv_lora_rank + c.qk_rope_dim, hidden_);
       norm(mixer + "kv_a_layernorm", c.kv_lora_rank);
       matrix(mixer + "kv_b_proj", c.num_heads * (key_rows + c.v_head_dim), c.kv_lora_rank);
     }
     gate(mixer, c.output_gate, c.gate_rank, c.value_width());
-    matrix(mixer + "o_proj", hidden_, c.value_width());
+    trunk(mixer + "o_proj", hidden_, c.value_width());
   }
 
+  // The router stays: its errors choose other experts.
   void moe(const std::string& name) {
     const MoeConfig& c = config_.moe;
     component_ = Component::kMoeFixed;
@@ -162,9 +173,9 @@ class Inventory {
     add(name + "gate.e_score_correction_bias", DType::kF32, {c.num_experts},
         TensorRole::kRouterBias);
     if (c.latent_size > 0) {
-      matrix(name + "routed_expert_down_proj", c.latent_size, hidden_);
+      trunk(name + "routed_expert_down_proj", c.latent_size, hidden_);
       if (c.stable_norm) norm(name + "routed_expert_norm", c.latent_size);
-      matrix(name + "routed_expert_up_proj", hidden_, c.latent_size);
+      trunk(name + "routed_expert_up_proj", hidden_, c.latent_size);
     }
     if (c.num_shared_experts > 0) glu(name + "shared_experts.", c.shared_ffn_size());
   }
@@ -203,7 +214,7 @@ const char* component_name(Component component) {
 }
 
 std::int64_t TensorSpec::parameters() const {
-  if (role == TensorRole::kPackedScales) return 0;
+  if (role == TensorRole::kPackedScales || role == TensorRole::kInt8Scales) return 0;
   return role == TensorRole::kPackedCodes ? 2 * shape.count() : shape.count();
 }
 

@@ -31,14 +31,17 @@ const char* component_name(Component component);
 // What the values stand for: how a random checkpoint draws them and how parameters are counted.
 enum class TensorRole : std::uint8_t {
   kMatrix,
+  kTrunkMatrix,  // one that an int8 trunk holds as MXINT8: of whole groups, read once a token
   kNorm,
   kResidualProj,  // [1, D] score vector of an AttnRes mix
   kConv,
   kALog,
   kDtBias,
   kRouterBias,
-  kPackedCodes,   // two parameters a byte
+  kPackedCodes,   // MXFP4, two parameters a byte
   kPackedScales,  // no parameters
+  kInt8Codes,     // MXINT8
+  kInt8Scales,    // no parameters
 };
 
 struct TensorSpec {

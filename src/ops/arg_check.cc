@@ -56,10 +56,12 @@ void ArgCheck::weight(const char* name, const WeightView& weight, std::int64_t r
               weight.cols);
   }
   if (weight.data == nullptr) fail_with("{}: the weight [{}, {}] has no data", name, rows, cols);
-  if (weight.format != WeightFormat::kMxfp4) return;
-  if (weight.scales == nullptr) fail_with("{}: the MXFP4 weight has no scales", name);
-  if (cols % 32 != 0) {
-    fail_with("{}: an MXFP4 weight needs whole groups of 32 columns, found {}", name, cols);
+  if (!weight.grouped()) return;
+  const char* format = weight.format == WeightFormat::kMxfp4 ? "MXFP4" : "MXINT8";
+  if (weight.scales == nullptr) fail_with("{}: the {} weight has no scales", name, format);
+  if (cols % kMxGroup != 0) {
+    fail_with("{}: an {} weight needs whole groups of {} columns, found {}", name, format, kMxGroup,
+              cols);
   }
 }
 

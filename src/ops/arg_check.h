@@ -22,7 +22,7 @@ class ArgCheck {
   // As view(), or no view at all.
   void optional_view(const char* name, const ConstTensorView& view, std::int64_t rows,
                      std::int64_t cols, DType dtype) const;
-  // A matrix with data; an MXFP4 one with scales and whole groups.
+  // A matrix with data; one of a grouped format with scales and whole groups.
   void weight(const char* name, const WeightView& weight, std::int64_t rows,
               std::int64_t cols) const;
   void pointer(const char* name, const void* pointer) const;

@@ -9,7 +9,7 @@ namespace baltoro {
 void embed(Backend& backend, const EmbedArgs& args) {
   const ArgCheck check("embed", -1);
   check.weight("table", args.table, args.table.rows, args.table.cols);
-  check.that(args.table.format != WeightFormat::kMxfp4, "an unquantised table");
+  check.that(!args.table.grouped(), "an unquantised table");
   check.view("out", args.out, static_cast<std::int64_t>(args.ids.size()), args.table.cols,
              backend.activation_dtype());
   for (std::size_t row = 0; row < args.ids.size(); ++row) {

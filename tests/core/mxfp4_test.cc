@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
+
+#include "core/rng.h"
 
 namespace baltoro {
 namespace {
@@ -69,6 +72,35 @@ TEST(Mxfp4Block, EncodesWhatItDecodesToItself) {
   float out[32];
   decode_mxfp4_row(block.packed, &block.scale, 32, out);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], values[i]);
+}
+
+// 7.5 saturates to 6 under the OCP scale and is 8 under the next one; many values of 1.6 prefer the
+// finer scale.
+TEST(Mxfp4Block, TakesTheNextScaleWhereThatErrsLess) {
+  std::array<float, 32> values{};
+  values[3] = -7.5f;
+  EXPECT_EQ(encode_mxfp4(values).scale, 128);
+  EXPECT_EQ(encode_mxfp4(values).packed[1] >> 4, 14);     // -4 * 2
+  for (std::size_t i = 4; i < 32; ++i) values[i] = 1.6f;  // errors of 0.1 become 0.4
+  EXPECT_EQ(encode_mxfp4(values).scale, 127);
+  EXPECT_EQ(encode_mxfp4(values).packed[1] >> 4, 15);
+}
+
+// The encoder's own groups, and all that the OCP rule can give.
+TEST(Mxfp4Block, EncodingItsOwnValuesGivesTheSameBytes) {
+  const Philox random(3, 5);
+  std::array<float, 32> values{};
+  for (std::uint64_t group = 0; group < 2000; ++group) {
+    for (std::size_t i = 0; i < 32; ++i) {
+      const float u = random.uniform(32 * group + i);
+      values[i] = std::ldexp(2 * u - 1, static_cast<int>(group % 250) - 125);
+    }
+    const Mxfp4Block block = encode_mxfp4(values);
+    decode_mxfp4_row(block.packed, &block.scale, 32, values.data());
+    const Mxfp4Block again = encode_mxfp4(values);
+    ASSERT_EQ(again.scale, block.scale) << group;
+    ASSERT_EQ(std::to_array(again.packed), std::to_array(block.packed)) << group;
+  }
 }
 
 TEST(Mxfp4Block, ZeroGroupIsZero) {

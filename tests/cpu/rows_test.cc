@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/mxfp4.h"
+#include "core/mxint8.h"
 #include "cpu/dispatch.h"
 #include "cpu/sequence_problems.h"
 #include "ops/expert_mlp.h"
@@ -27,6 +28,8 @@ struct TestWeight {
     bytes.push_back(0);
     if (format == WeightFormat::kMxfp4) {
       pack(values);
+    } else if (format == WeightFormat::kMxint8) {
+      pack_int8(values);
     } else {
       for (float value : values) append(format, value);
     }
@@ -41,6 +44,13 @@ struct TestWeight {
     for (std::size_t i = 0; i < values.size(); i += 32) {
       const Mxfp4Block block = encode_mxfp4(std::span<const float, 32>(values.data() + i, 32));
       bytes.insert(bytes.end(), block.packed, block.packed + 16);
+      scales.push_back(block.scale);
+    }
+  }
+  void pack_int8(const std::vector<float>& values) {
+    for (std::size_t i = 0; i < values.size(); i += 32) {
+      const Mxint8Block block = encode_mxint8(std::span<const float, 32>(values.data() + i, 32));
+      for (const std::int8_t code : block.codes) bytes.push_back(static_cast<std::uint8_t>(code));
       scales.push_back(block.scale);
     }
   }
@@ -92,10 +102,10 @@ TEST_P(CpuRows, LinearRowsDoNotDependOnTheirNumber) {
   constexpr std::int64_t kOutputs = 37, kRows = 131;
   for (const Activations kind : {Activations::kF32, Activations::kBf16}) {
     const auto cpu = backend(kind);
-    for (const WeightFormat format :
-         {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kF16, WeightFormat::kMxfp4}) {
+    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kF16,
+                                      WeightFormat::kMxfp4, WeightFormat::kMxint8}) {
       for (std::int64_t cols : {1, 7, 8, 17, 31, 32, 96, 511, 512, 513, 544, 1031, 1056}) {
-        if (format == WeightFormat::kMxfp4 && cols % kMxfp4Group != 0) continue;
+        if (format >= WeightFormat::kMxfp4 && cols % kMxGroup != 0) continue;
         const TestWeight weight(format, kOutputs, cols, 11);
         const std::vector<float> x = activations_of(kind, "x", kRows * cols);
         const std::vector<float> all = run_linear(*cpu, x.data(), kRows, weight.view);
@@ -310,6 +320,16 @@ TEST_P(CpuRows, Bf16RoundingIsNearestEven) {
   }
 }
 
+void expect_same_values(const std::vector<float>& expected, const std::vector<float>& actual) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(actual[i])) << i;
+    } else {
+      ASSERT_EQ(expected[i], actual[i]) << i;  // a table may give +0 for the code of -0
+    }
+  }
+}
+
 // Nibble order and scale bytes, as decoded by the scalar reference in core.
 TEST_P(CpuRows, Mxfp4DecodesEveryCodeAndScale) {
   const cpu::LeafTable& leaf = table(GetParam());
@@ -321,13 +341,22 @@ TEST_P(CpuRows, Mxfp4DecodesEveryCodeAndScale) {
   std::vector<float> expected(256 * 32), actual(256 * 32);
   decode_mxfp4_row(packed.data(), scales.data(), 256 * 32, expected.data());
   leaf.decode_row(packed.data(), scales.data(), cpu::LeafFormat::kMxfp4, 256 * 32, actual.data());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      ASSERT_TRUE(std::isnan(actual[i])) << i;
-    } else {
-      ASSERT_EQ(expected[i], actual[i]) << i;  // a table may give +0 for the code of -0
-    }
+  expect_same_values(expected, actual);
+}
+
+TEST_P(CpuRows, Mxint8DecodesEveryCodeAndScale) {
+  const cpu::LeafTable& leaf = table(GetParam());
+  std::vector<std::int8_t> codes;
+  std::vector<std::uint8_t> scales;
+  for (int scale = 0; scale < 256; ++scale) {
+    for (int i = 0; i < 32; ++i) codes.push_back(static_cast<std::int8_t>(8 * i + scale));
+    scales.push_back(static_cast<std::uint8_t>(scale));
   }
+  std::vector<float> expected(256 * 32), actual(256 * 32);
+  decode_mxint8_row(codes.data(), scales.data(), 256 * 32, expected.data());
+  leaf.decode_row(reinterpret_cast<const std::uint8_t*>(codes.data()), scales.data(),
+                  cpu::LeafFormat::kMxint8, 256 * 32, actual.data());
+  expect_same_values(expected, actual);
 }
 
 }  // namespace

@@ -85,6 +85,10 @@ TEST_F(Verify, AnExpertOfZerosIsBadAndAZeroBiasIsNot) {
   EXPECT_FALSE(
       check("l.experts.3.w1.weight_packed", DType::kU8, bytes_of<std::uint8_t>({0x00, 0x10}))
           .bad());
+  // 0x80 is -128 here, not a sign.
+  EXPECT_TRUE(check("l.experts.3.w1.weight_packed", DType::kI8, std::string(4, '\0')).bad());
+  EXPECT_FALSE(
+      check("l.experts.3.w1.weight_packed", DType::kI8, bytes_of<std::uint8_t>({0, 0x80})).bad());
   const TensorCheck bias = check("bias", DType::kF32, bytes_of<std::uint32_t>({0, 0x80000000}));
   EXPECT_TRUE(bias.all_zero);
   EXPECT_FALSE(bias.bad());

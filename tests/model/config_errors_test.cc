@@ -233,6 +233,28 @@ TEST(ForeignQuantisation, IsRefused) {
       "input_activations");
 }
 
+TEST(ForeignQuantisation, MixedPrecisionNamesAKnownFormatInEachGroup) {
+  json config = k3();
+  json& q = config["quantization_config"];
+  q["format"] = "mixed-precision";
+  q["config_groups"]["group_1"] = {{"format", "mxint8-pack-quantized"},
+                                   {"weights", {{"num_bits", 8}, {"type", "int"}}}};
+  EXPECT_TRUE(parse(config).layout.mxfp4_experts);
+  EXPECT_TRUE(parse(config).layout.mxint8_trunk);
+  q["config_groups"]["group_1"]["weights"]["num_bits"] = 4;
+  EXPECT_THAT(error_of(config).what(), HasSubstr("num_bits is 4"));
+  q["config_groups"]["group_1"]["format"] = "pack-quantized";
+  EXPECT_THAT(error_of(config).what(),
+              HasSubstr("config_groups.group_1.format is \"pack-quantized\"; baltoro reads"));
+  q["config_groups"]["group_1"].erase("format");
+  EXPECT_THAT(error_of(config).what(), HasSubstr("config_groups.group_1.format is absent"));
+  q.erase("config_groups");
+  EXPECT_THAT(error_of(config).what(), HasSubstr("mixed-precision needs config_groups"));
+  q["format"] = "mxint8-pack-quantized";
+  EXPECT_FALSE(parse(config).layout.mxfp4_experts);
+  EXPECT_TRUE(parse(config).layout.mxint8_trunk);
+}
+
 TEST(ForeignQuantisation, IsSeenInsideTextConfigToo) {
   json config = k3();
   config["text_config"]["quantization_config"] = config["quantization_config"];

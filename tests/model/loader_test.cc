@@ -251,6 +251,29 @@ TEST(BindErrors, HalfOfAPackedMatrixAndBothForms) {
               HasSubstr("both weight and weight_packed are present"));
 }
 
+// The dtype of the codes says which format they are of; a shape of the other one is refused.
+TEST(BindPacked, SignedCodesAreMxint8) {
+  EditedCheckpoint checkpoint("k3");
+  const std::string name = kLayer0 + "self_attn.q_proj";
+  checkpoint.tensors.erase(name + ".weight");
+  checkpoint.tensors[name + ".weight_packed"] = {"I8", {64, 64}, std::string(64 * 64, '\x40')};
+  checkpoint.tensors[name + ".weight_scale"] = {"U8", {64, 2}, std::string(64 * 2, '\x7f')};
+  const LoadedModel model = checkpoint.load();
+  const WeightView& q = kda_of(model, 0).q_proj;
+  EXPECT_EQ(q.format, WeightFormat::kMxint8);
+  EXPECT_EQ(q.cols, 64);
+  EXPECT_EQ(q.row_bytes(), 64);
+  EXPECT_EQ(q.scales[127], 0x7f);
+  EXPECT_EQ(kda_of(checkpoint.load({1, 2}), 0).q_proj.rows, 32);
+
+  checkpoint.tensors[name + ".weight_packed"].dtype = "U8";
+  EXPECT_THAT(checkpoint.load_error().what(),
+              HasSubstr("q_proj.weight_packed: expected U8 [64, 32], found U8 [64, 64]"));
+  checkpoint.tensors[name + ".weight_packed"] = {"I8", {64, 32}, std::string(64 * 32, '\x40')};
+  EXPECT_THAT(checkpoint.load_error().what(),
+              HasSubstr("q_proj.weight_packed: expected I8 [64, 64], found I8 [64, 32]"));
+}
+
 TEST(BindErrors, AFusedMatrixUnderItsHalfsNameIsRefused) {
   // Value heads of another width than the configuration says: a load error, not a reshape.
   EditedCheckpoint checkpoint("k3");
@@ -385,8 +408,9 @@ TEST(BindErrors, MatricesThatCannotBePacked) {
         "U8", {rows, 2}, std::string(static_cast<std::size_t>(rows) * 2, '\x7f')};
     const Error error = checkpoint.load_error();
     EXPECT_EQ(error.code(), ErrorCode::kBadModel);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr(name + ".weight_packed: MXFP4 is not supported"),
-                                    testing::Not(HasSubstr("missing"))));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr(name + ".weight_packed: packed weights are not supported"),
+                      testing::Not(HasSubstr("missing"))));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/mxfp4.h"
+#include "core/mxint8.h"
 #include "io/test_files.h"
 #include "io/verify.h"
 #include "model/loader.h"
@@ -43,6 +44,48 @@ TEST(SynthRoundTrip, EveryVariantBindsWithNothingMissingOrUnused) {
     EXPECT_EQ(report.bytes, static_cast<std::uint64_t>(stats.total_bytes)) << entry.path();
     EXPECT_EQ(model.store->files().files().size(), 3u);
   }
+}
+
+// The large matrices are MXINT8, those that must not be are not, and all of it binds.
+TEST(SynthRoundTrip, MixedPrecision) {
+  const TempDir dir;
+  nlohmann::json config = k3_like();
+  config["text_config"].erase("quantization_config");
+  config["quantization_config"]["format"] = "mixed-precision";
+  config["quantization_config"]["config_groups"] = {
+      {"group_0", {{"format", "mxfp4-pack-quantized"}}},
+      {"group_1", {{"format", "mxint8-pack-quantized"}}}};
+  write_file(dir / "config.json", config.dump());
+  const SynthReport report = synthesize(dir / "config.json", dir / "out");
+  const LoadedModel model = load_model(dir / "out");
+  EXPECT_TRUE(model.report.unused.empty());
+  EXPECT_EQ(report.bytes,
+            static_cast<std::uint64_t>(compute_model_stats(model.config).total_bytes));
+  const ModelWeights& weights = model.weights;
+  const auto& kda = std::get<KdaWeights>(weights.layers[0].mixer);
+  const auto& mla = std::get<MlaWeights>(weights.layers[4].mixer);
+  const auto& moe = std::get<MoeWeights>(weights.layers[1].ffn);
+  for (const WeightView* matrix :
+       {&kda.q_proj, &kda.gate.full, &kda.o_proj, &mla.q_a_proj, &mla.o_proj, &moe.latent_down,
+        &moe.shared->down, &std::get<GluWeights>(weights.layers[0].ffn).gate, &weights.lm_head}) {
+    EXPECT_EQ(matrix->format, WeightFormat::kMxint8);
+  }
+  for (const WeightView* matrix :
+       {&weights.embed, &kda.f_a_proj, &kda.f_b_proj, &kda.b_proj, &mla.kv_b_proj, &moe.router}) {
+    EXPECT_EQ(matrix->format, WeightFormat::kBf16);
+  }
+  EXPECT_EQ(moe.experts[0].w1.format, WeightFormat::kMxfp4);
+
+  // Standard deviation gain / sqrt(columns), as for the other formats.
+  const WeightView& head = weights.lm_head;
+  std::vector<float> row(static_cast<std::size_t>(head.cols));
+  double squares = 0;
+  for (std::int64_t r = 0; r < head.rows; ++r) {
+    decode_mxint8_row(static_cast<const std::int8_t*>(head.data) + r * head.cols,
+                      head.scales + r * head.scale_cols(), head.cols, row.data());
+    for (const float value : row) squares += static_cast<double>(value) * value;
+  }
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(head.rows)), 1.0, 0.5);
 }
 
 TEST(SynthRoundTrip, ShardingDoesNotChangeATensor) {

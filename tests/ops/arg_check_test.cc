@@ -83,9 +83,12 @@ TEST(LinearArguments, Aliases) {
               HasSubstr("out overlaps another out"));
 }
 
-TEST(LinearArguments, Mxfp4NeedsScalesAndWholeGroups) {
+TEST(LinearArguments, GroupedFormatsNeedScalesAndWholeGroups) {
   EXPECT_THAT(linear_error([](auto& v) { v.args.outputs[0].weight.format = WeightFormat::kMxfp4; }),
-              HasSubstr("no scales"));
+              HasSubstr("the MXFP4 weight has no scales"));
+  EXPECT_THAT(
+      linear_error([](auto& v) { v.args.outputs[0].weight.format = WeightFormat::kMxint8; }),
+      HasSubstr("the MXINT8 weight has no scales"));
   static const std::uint8_t scale = 127;
   EXPECT_THAT(linear_error([](auto& v) {
                 v.args.outputs[0].weight.format = WeightFormat::kMxfp4;

@@ -120,6 +120,8 @@ TEST(LinearCost, TwoFlopsAWeightAndEachByteOnce) {
   EXPECT_EQ(cost.weight_bytes, 12288.0 * 7168 * 2);
   EXPECT_EQ(cost.activation_bytes, 3.0 * (12288 + 7168) * 2);
   EXPECT_EQ(linear_cost(1, mxfp4(64, 64)).weight_bytes, 64 * 32 + 64 * 2);
+  const WeightView mxint8{nullptr, nullptr, WeightFormat::kMxint8, 64, 96};
+  EXPECT_EQ(linear_cost(1, mxint8).weight_bytes, 64 * 96 + 64 * 3);
 }
 
 TEST(GluCost, ThreeProductsWithNothingStoredBetween) {

@@ -58,13 +58,13 @@ template <LeafFormat F, int R, int N>
 inline void direct_sums(const MatmulArgs& a, std::int64_t n, const DepthBlock& block,
                         const float* const* x, Accumulators<R, N>& sums) {
   const std::uint8_t* row = a.weight + n * a.weight_stride;
-  if constexpr (F == LeafFormat::kMxfp4) {
+  if constexpr (kGrouped<F>) {
     const std::uint8_t* scales = a.scales + n * a.scale_stride + block.begin / kGroup;
-    row += block.begin / 2;
+    row += block.begin / kGroup * kGroupBytes<F>;
     for (std::int64_t k = 0; k < block.count; k += kGroup) {
       for (int j = 0; j < N; ++j) {
-        GroupDecoder group;
-        group.decode(row + j * a.weight_stride + k / 2,
+        Decoder<F> group;
+        group.decode(row + j * a.weight_stride + k / kGroup * kGroupBytes<F>,
                      group_scale(scales[j * a.scale_stride + k / kGroup]));
         for (int i = 0; i < kGroup / kLanes; ++i) {
           for (int r = 0; r < R; ++r) {
@@ -112,16 +112,17 @@ inline void direct_tile(const MatmulArgs& a, std::int64_t n, const DepthBlock& b
   sums.finish(a, block, rows.first, n, partial);
 }
 
-// The activations of one depth block in the order in which GroupDecoder gives the weights.
+// The activations of one depth block in the order in which the format's decoder gives the weights.
+template <LeafFormat F>
 inline void permute_row(const float* x, std::int64_t count, float* out) {
-  for (std::int64_t k = 0; k < count; k += kGroup) GroupDecoder::permute(x + k, out + k);
+  for (std::int64_t k = 0; k < count; k += kGroup) Decoder<F>::permute(x + k, out + k);
 }
 
 template <LeafFormat F, int R>
 void few_rows(const MatmulArgs& a, std::int64_t first) {
-  constexpr bool kPermute = F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted;
-  // Registers: MXFP4 decoding needs half of them.
-  constexpr int kOutputs = F == LeafFormat::kMxfp4 && R > 1 ? 2 : kTileOutputs;
+  constexpr bool kPermute = kGrouped<F> && Decoder<F>::kPermuted;
+  // Registers: decoding a group needs half of them.
+  constexpr int kOutputs = kGrouped<F> && R > 1 ? 2 : kTileOutputs;
   const std::int64_t size = kPermute ? kDirectDepth : a.depth;
   float* permuted = a.scratch + kMatmulRows * kMatmulOutputs * 16;
   for (std::int64_t begin = 0; begin < a.depth; begin += size) {
@@ -130,7 +131,7 @@ void few_rows(const MatmulArgs& a, std::int64_t first) {
     for (int r = 0; r < R; ++r) {
       rows.x[r] = x_row(a, first + r) + begin;
       if constexpr (kPermute) {
-        permute_row(rows.x[r], block.count, permuted + r * kDirectDepth);
+        permute_row<F>(rows.x[r], block.count, permuted + r * kDirectDepth);
         rows.x[r] = permuted + r * kDirectDepth;
       }
     }
@@ -170,9 +171,9 @@ void decode_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& blo
     const std::uint8_t* row = a.weight + (first + n) * a.weight_stride;
     const std::uint8_t* scales = nullptr;
     std::int64_t row_bytes = 0;
-    if constexpr (F == LeafFormat::kMxfp4) {
-      row += block.begin / 2;
-      row_bytes = block.count / 2;
+    if constexpr (kGrouped<F>) {
+      row += block.begin / kGroup * kGroupBytes<F>;
+      row_bytes = block.count / kGroup * kGroupBytes<F>;
       scales = a.scales + (first + n) * a.scale_stride + block.begin / kGroup;
     } else {
       row += kBytes<F> * block.begin;
@@ -233,8 +234,8 @@ void pack_rows(const MatmulArgs& a, const DepthBlock& block, float* packed) {
   for (std::int64_t m = 0; m < a.num_rows; ++m) {
     const float* x = x_row(a, m) + block.begin;
     float* to = packed + m * kDepth;
-    if constexpr (F == LeafFormat::kMxfp4) {
-      permute_row(x, block.count, to);
+    if constexpr (kGrouped<F>) {
+      permute_row<F>(x, block.count, to);
     } else {
       std::int64_t k = 0;
       for (; k + kLanes <= block.count; k += kLanes) store(to + k, load(x + k));
@@ -265,7 +266,7 @@ void many_rows(const MatmulArgs& a) {
 template <LeafFormat F>
 void matmul_format(const MatmulArgs& a) {
   // Decoding plain formats twice is cheaper than a panel of them.
-  constexpr std::int64_t kDirectRows = F == LeafFormat::kMxfp4 ? kTileRows : 2 * kTileRows;
+  constexpr std::int64_t kDirectRows = kGrouped<F> ? kTileRows : 2 * kTileRows;
   if (a.num_rows > kDirectRows) return many_rows<F>(a);
   for (std::int64_t m = 0; m < a.num_rows; m += kTileRows) {
     few_rows_of<F, kTileRows>(a, m, a.num_rows - m < kTileRows ? a.num_rows - m : kTileRows);
@@ -282,6 +283,8 @@ void matmul(const MatmulArgs& a) {
       return matmul_format<LeafFormat::kF16>(a);
     case LeafFormat::kMxfp4:
       return matmul_format<LeafFormat::kMxfp4>(a);
+    case LeafFormat::kMxint8:
+      return matmul_format<LeafFormat::kMxint8>(a);
   }
 }
 

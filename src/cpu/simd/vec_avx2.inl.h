@@ -124,6 +124,10 @@ inline Vec load_bf16(const std::uint8_t* p) {
 inline Vec load_f16(const std::uint8_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+inline Vec load_i8(const std::uint8_t* p) {
+  const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes))};
+}
 inline void store_bf16(std::uint16_t* p, Vec a) {
   const __m256i words = _mm256_srli_epi32(_mm256_castps_si256(round_bf16(a).v), 16);
   const __m128i packed =

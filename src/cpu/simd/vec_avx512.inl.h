@@ -118,6 +118,10 @@ inline Vec load_bf16(const std::uint8_t* p) {
 inline Vec load_f16(const std::uint8_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+inline Vec load_i8(const std::uint8_t* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes))};
+}
 inline void store_bf16(std::uint16_t* p, Vec a) {
   const __m512i words = _mm512_srli_epi32(_mm512_castps_si512(round_bf16(a).v), 16);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(words));

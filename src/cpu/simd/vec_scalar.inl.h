@@ -161,6 +161,9 @@ inline Vec load_f16(const std::uint8_t* p) {
   __builtin_memcpy(half, p, sizeof(half));
   return make_vec([&](int i) { return f16_value(half[i]); });
 }
+inline Vec load_i8(const std::uint8_t* p) {
+  return make_vec([&](int i) { return static_cast<float>(static_cast<std::int8_t>(p[i])); });
+}
 inline void store_bf16(std::uint16_t* p, Vec a) {
   for (int i = 0; i < Vec::kLanes; ++i) {
     p[i] = static_cast<std::uint16_t>(bits_of(round_bf16(a).v[i]) >> 16);

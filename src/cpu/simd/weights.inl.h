@@ -1,10 +1,10 @@
-// Stored weights as Vecs: f32, bf16, f16 at any alignment, MXFP4 by groups.
+// Stored weights as Vecs: f32, bf16, f16 at any alignment, MXFP4 and MXINT8 by groups.
 
 namespace baltoro::cpu {
 namespace {
 
 constexpr int kLanes = Vec::kLanes;
-constexpr std::int64_t kGroup = 32;  // columns that share an MXFP4 scale
+constexpr std::int64_t kGroup = 32;  // columns that share a scale
 
 template <LeafFormat F>
 inline constexpr int kBytes = F == LeafFormat::kF32 ? 4 : 2;
@@ -41,14 +41,41 @@ constexpr GroupScales make_group_scales() {
 constexpr GroupScales kGroupScales = make_group_scales();
 inline float group_scale(std::uint8_t byte) { return kGroupScales.value[byte]; }
 
+// One MXINT8 group: 32 int8 codes to 32 values.
+struct Int8Decoder {
+  static constexpr bool kPermuted = false;
+  Vec out[kGroup / kLanes];
+  static void permute(const float* in, float* to) { __builtin_memcpy(to, in, 32 * sizeof(float)); }
+  void decode(const std::uint8_t* codes, float scale) {
+    const Vec factor = broadcast(scale * 0x1p-6f);
+    for (int i = 0; i < kGroup / kLanes; ++i) out[i] = load_i8(codes + i * kLanes) * factor;
+  }
+};
+
+// The formats whose scales are shared by groups, and how a group of each lies and decodes.
+template <LeafFormat F>
+inline constexpr bool kGrouped = F == LeafFormat::kMxfp4 || F == LeafFormat::kMxint8;
+template <LeafFormat F>
+inline constexpr std::int64_t kGroupBytes = F == LeafFormat::kMxfp4 ? kGroup / 2 : kGroup;
+template <LeafFormat F>
+struct DecoderOf {
+  using Type = GroupDecoder;
+};
+template <>
+struct DecoderOf<LeafFormat::kMxint8> {
+  using Type = Int8Decoder;
+};
+template <LeafFormat F>
+using Decoder = typename DecoderOf<F>::Type;
+
 // Calls fn(k, Vec) over the row's values in order. The last Vec may be partial.
 template <LeafFormat F, typename Fn>
 inline void for_each_weight(const std::uint8_t* row, const std::uint8_t* scales, std::int64_t depth,
                             Fn&& fn) {
-  if constexpr (F == LeafFormat::kMxfp4) {
-    GroupDecoder group;
+  if constexpr (kGrouped<F>) {
+    Decoder<F> group;
     for (std::int64_t k = 0; k < depth; k += kGroup) {
-      group.decode(row + k / 2, group_scale(scales[k / kGroup]));
+      group.decode(row + k / kGroup * kGroupBytes<F>, group_scale(scales[k / kGroup]));
       for (int i = 0; i < kGroup / kLanes; ++i) fn(k + i * kLanes, group.out[i], kLanes);
     }
   } else {
@@ -64,11 +91,11 @@ void decode_row_format(const std::uint8_t* data, const std::uint8_t* scales, std
                        float* out) {
   for_each_weight<F>(data, scales, n,
                      [out](std::int64_t k, Vec v, int count) { store_partial(out + k, v, count); });
-  if constexpr (F == LeafFormat::kMxfp4 && GroupDecoder::kPermuted) {
+  if constexpr (kGrouped<F> && Decoder<F>::kPermuted) {
     // The permutation is its own inverse.
     float group[kGroup];
     for (std::int64_t k = 0; k < n; k += kGroup) {
-      GroupDecoder::permute(out + k, group);
+      Decoder<F>::permute(out + k, group);
       __builtin_memcpy(out + k, group, sizeof(group));
     }
   }
@@ -85,6 +112,8 @@ void decode_row(const std::uint8_t* data, const std::uint8_t* scales, LeafFormat
       return decode_row_format<LeafFormat::kF16>(data, scales, n, out);
     case LeafFormat::kMxfp4:
       return decode_row_format<LeafFormat::kMxfp4>(data, scales, n, out);
+    case LeafFormat::kMxint8:
+      return decode_row_format<LeafFormat::kMxint8>(data, scales, n, out);
   }
 }
 

@@ -19,13 +19,16 @@ void add_row_cases(std::vector<OpCase>& list) {
     list.push_back(make_case(LinearCase{rows, 320, {67, 8}, F::kBf16}));
   }
   list.push_back(make_case(LinearCase{1, 1, {1}, F::kBf16}));
-  for (const std::int64_t rows : {1, 5, 34}) {
-    list.push_back(make_case(LinearCase{rows, 32, {7}, F::kMxfp4}));
-    list.push_back(make_case(LinearCase{rows, 224, {35}, F::kMxfp4}));
+  for (const F format : {F::kMxfp4, F::kMxint8}) {
+    for (const std::int64_t rows : {1, 5, 34}) {
+      list.push_back(make_case(LinearCase{rows, 32, {7}, format}));
+      list.push_back(make_case(LinearCase{rows, 224, {35}, format}));
+    }
   }
   list.push_back(make_case(HeadCase{3, {2, 0}, 40, 515, F::kBf16}));
   list.push_back(make_case(HeadCase{1, {0}, 131, 1000, F::kF32}));
   list.push_back(make_case(HeadCase{9, {8, 3, 3, 0, 5}, 64, 129, F::kF16}));
+  list.push_back(make_case(HeadCase{3, {2, 0}, 96, 131, F::kMxint8}));
   for (const int banked : {0, 1, 8}) {
     list.push_back(make_case(MixNormCase{1, 64, banked, false, false}));
     list.push_back(make_case(MixNormCase{5, 37, banked, true, false}));
@@ -41,6 +44,7 @@ void add_ffn_cases(std::vector<OpCase>& list) {
     list.push_back(make_case(GluCase{1, 64, 96, F::kBf16, kind, false}));
     list.push_back(make_case(GluCase{5, 33, 17, F::kBf16, kind, true}));
     list.push_back(make_case(GluCase{34, 40, 72, F::kF32, kind, true}));
+    list.push_back(make_case(GluCase{5, 64, 96, F::kMxint8, kind, true}));
     list.push_back(make_case(ExpertCase{1, 32, 64, 5, 2, F::kMxfp4, kind}));
     list.push_back(make_case(ExpertCase{9, 64, 96, 7, 3, F::kMxfp4, kind}));
     list.push_back(make_case(ExpertCase{37, 96, 32, 6, 4, F::kMxfp4, kind}));

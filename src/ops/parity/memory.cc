@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/mxfp4.h"
+#include "core/e8m0.h"
 
 namespace baltoro {
 namespace {
@@ -146,11 +146,13 @@ WeightView OpMemory::weight(std::uint64_t seed, const std::string& name, WeightF
     const std::vector<std::uint16_t> bits = random_f16(random, n);
     view.data = place(name, bits.data(), bits.size() * 2, {DType::kF16, true, 2});
   } else {
-    const std::vector<std::uint8_t> packed = random_bytes(random, n / 2);
-    std::vector<std::uint8_t> scales = random_bytes(random, n / kMxfp4Group);
+    const bool is_int8 = format == WeightFormat::kMxint8;
+    const std::vector<std::uint8_t> packed = random_bytes(random, is_int8 ? n : n / 2);
+    std::vector<std::uint8_t> scales = random_bytes(random, n / kMxGroup);
     const int center = 127 + static_cast<int>(std::floor(std::log2(scale / 4)));
     for (std::uint8_t& s : scales) s = static_cast<std::uint8_t>(center + s % 4);
-    view.data = place(name, packed.data(), packed.size(), {DType::kU8, true, 1});
+    view.data =
+        place(name, packed.data(), packed.size(), {is_int8 ? DType::kI8 : DType::kU8, true, 1});
     view.scales = static_cast<const std::uint8_t*>(
         place(name + " scales", scales.data(), scales.size(), {DType::kU8, true, 3}));
   }

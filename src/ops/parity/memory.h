@@ -42,7 +42,7 @@ class OpMemory {
   std::int32_t* state_i32(const std::string& name, const std::vector<std::int32_t>& values);
   void* cache(const std::string& name, const std::vector<float>& values);
   // A random weight, uniform in about [-gain, gain) / sqrt(cols) * 1.7. Data start off the
-  // alignment of a vector, MXFP4 data at an odd byte, as in a checkpoint.
+  // alignment of a vector, data of grouped formats at an odd byte, as in a checkpoint.
   WeightView weight(std::uint64_t seed, const std::string& name, WeightFormat format,
                     std::int64_t rows, std::int64_t cols, float gain = 1);
 

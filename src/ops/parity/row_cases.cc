@@ -26,6 +26,8 @@ const char* format_name(WeightFormat format) {
       return "f16";
     case WeightFormat::kMxfp4:
       return "mxfp4";
+    case WeightFormat::kMxint8:
+      return "mxint8";
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/mxfp4.h"
+#include "core/mxint8.h"
 
 namespace baltoro::reference {
 namespace {
@@ -34,7 +35,11 @@ void decode_weight_row(const WeightView& weight, std::int64_t row, float* out) {
       break;
     case WeightFormat::kMxfp4:
       decode_mxfp4_row(reinterpret_cast<const std::uint8_t*>(data),
-                       weight.scales + row * (weight.cols / kMxfp4Group), weight.cols, out);
+                       weight.scales + row * weight.scale_cols(), weight.cols, out);
+      break;
+    case WeightFormat::kMxint8:
+      decode_mxint8_row(reinterpret_cast<const std::int8_t*>(data),
+                        weight.scales + row * weight.scale_cols(), weight.cols, out);
       break;
   }
 }
