@@ -34,6 +34,10 @@ std::string counted(std::uint64_t count, const char* noun) {
   return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
 }
 
+std::string counted(std::uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", with_commas(count), count == 1 ? one : many);
+}
+
 double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
 
 std::string human_bytes(std::uint64_t bytes) {

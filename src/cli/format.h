@@ -12,6 +12,8 @@ std::string with_commas(std::uint64_t value);
 
 // "1 tensor", "1,558 tensors"; `noun` takes an s.
 std::string counted(std::uint64_t count, const char* noun);
+// "1 matrix", "27 matrices".
+std::string counted(std::uint64_t count, const char* one, const char* many);
 
 // The double that prints as the float does: 0.7, not the 0.699999988 of its exact value.
 double shortest(float value);

@@ -14,6 +14,13 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{100};
 constexpr std::size_t kCells = 30;
 
+std::string time_left(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole < 100) return fmt::format("{} s left", whole);
+  if (whole < 6000) return fmt::format("{} min left", (whole + 30) / 60);
+  return fmt::format("{} h {} min left", whole / 3600, whole % 3600 / 60);
+}
+
 }  // namespace
 
 ProgressBar::ProgressBar(std::string label, ProgressMode mode, ProgressUnit unit)
@@ -40,8 +47,10 @@ void ProgressBar::update(std::uint64_t done, std::uint64_t total) {
       unit_ == ProgressUnit::kBytes
           ? fmt::format("{} of {}  {:.2f} GB/s", human_bytes(done), human_bytes(total), rate / 1e9)
           : fmt::format("{} of {} tokens  {:.0f} tokens/s", done, total, rate);
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %  {}\x1b[K", label_, std::string(filled, '#'),
-             std::string(kCells - filled, '.'), 100 * share, amount);
+  const std::string left =
+      rate > 0 ? time_left(static_cast<double>(total - done) / rate) : std::string();
+  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %  {}  {}\x1b[K", label_, std::string(filled, '#'),
+             std::string(kCells - filled, '.'), 100 * share, amount, left);
   std::fflush(stderr);
 }
 

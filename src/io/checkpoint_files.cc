@@ -10,7 +10,6 @@ namespace baltoro {
 namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
-constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 constexpr std::size_t kMaxListed = 20;
 
@@ -129,10 +128,20 @@ std::filesystem::path single_file(const std::filesystem::path& dir) {
   fail(ErrorCode::kBadModel,
        "{}: {} .safetensors files and no {}; expected an index or exactly one file; fetch the "
        "checkpoint's index",
-       dir.string(), found.size(), kIndexName);
+       dir.string(), found.size(), kSafetensorsIndexName);
 }
 
 }  // namespace
+
+void refuse_checkpoint(const std::filesystem::path& dir) {
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    const std::filesystem::path name = entry.path().filename();
+    if (name.extension() == ".safetensors" || name == kSafetensorsIndexName ||
+        name == "config.json") {
+      fail(ErrorCode::kUsage, "{} holds a model already; give an empty directory", dir.string());
+    }
+  }
+}
 
 SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& where) {
   IndexReader reader(json, where);
@@ -154,7 +163,7 @@ CheckpointFiles::CheckpointFiles(const std::filesystem::path& path) : path_(path
     build_lookup();
     return;
   }
-  const std::filesystem::path index_path = path / kIndexName;
+  const std::filesystem::path index_path = path / kSafetensorsIndexName;
   if (!std::filesystem::exists(index_path)) {
     add_file(single_file(path));
     build_lookup();

@@ -14,6 +14,12 @@
 
 namespace baltoro {
 
+constexpr const char* kSafetensorsIndexName = "model.safetensors.index.json";
+
+// What an earlier run left in `dir` would be read with or instead of new files: throws
+// Error{kUsage} where there is a config.json, an index or a safetensors file.
+void refuse_checkpoint(const std::filesystem::path& dir);
+
 // True for the vision tower and its projector, which a text model skips.
 constexpr bool is_vision_tensor(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");

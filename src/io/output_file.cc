@@ -1,5 +1,7 @@
 #include "io/output_file.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <system_error>
 
@@ -35,6 +37,9 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 }
 
 void OutputFile::finish() {
+  // The name must not outlive the data after a power failure.
+  const bool flushed = std::fflush(file_.get()) == 0 && fsync(fileno(file_.get())) == 0;
+  if (!flushed) fail_write(path_, errno);
   if (std::fclose(file_.release()) != 0) fail_write(path_, errno);
   std::error_code error;
   std::filesystem::rename(partial_, path_, error);

@@ -22,7 +22,7 @@ class OutputFile {
 
   // Appends.
   void write(std::span<const std::byte> bytes);
-  // Flushes and gives the file its name, in place of what had it. Call once, at the end.
+  // Flushes to the disk and gives the file its name, in place of what had it. Call once, at the end.
   void finish();
 
  private:

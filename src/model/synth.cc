@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "io/checkpoint_files.h"
 #include "io/output_file.h"
 #include "io/safetensors_writer.h"
 #include "model/config.h"
@@ -19,19 +20,8 @@ namespace baltoro {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-constexpr const char* kIndexName = "model.safetensors.index.json";
 // A multiple of every element size, small enough for the second-level cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 18;
-
-// What an earlier run left would be read with or instead of the new files.
-void refuse_model(const std::filesystem::path& out) {
-  for (const auto& entry : std::filesystem::directory_iterator(out)) {
-    const std::filesystem::path name = entry.path().filename();
-    if (name.extension() == ".safetensors" || name == kIndexName || name == "config.json") {
-      fail(ErrorCode::kUsage, "{} holds a model already; give an empty directory", out.string());
-    }
-  }
-}
 
 // Writes the shards one after the other. A group is the embedding (0), a layer (1 + its index), or
 // the end of the model.
@@ -109,7 +99,7 @@ class ShardWriter {
 
   void write_index() const {
     write_text_file(
-        out_ / kIndexName,
+        out_ / kSafetensorsIndexName,
         fmt::format("{{\n  \"metadata\": {{\"total_size\": {}}},\n  \"weight_map\": {{{}\n  "
                     "}}\n}}\n",
                     report_.bytes, weight_map_));
@@ -138,7 +128,7 @@ SynthReport synthesize(const std::filesystem::path& config, const std::filesyste
   std::error_code error;
   std::filesystem::create_directories(out, error);
   if (error) fail(ErrorCode::kIo, "{}: cannot create: {}", out.string(), error.message());
-  refuse_model(out);
+  refuse_checkpoint(out);
   ShardWriter writer(parsed, out, options);
   writer.check_space();
   SynthReport report = writer.write();

@@ -16,7 +16,7 @@ using testing::Outcome;
 using testing::run_baltoro;
 
 const std::vector<std::string> kCommands = {"run",     "chat",  "inspect", "tokenize",
-                                            "compare", "score", "synth"};
+                                            "compare", "score", "synth",   "quantize"};
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
