@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "baltoro/error.h"
+#include "baltoro/memory_plan.h"
 #include "baltoro/types.h"
 
 namespace baltoro {
@@ -29,6 +30,9 @@ struct EngineOptions {
   std::optional<std::string> isa = std::nullopt;
   std::optional<float> latent_norm_eps = std::nullopt;  // overrides config.json (docs/config.md)
   LoadMode load = LoadMode::kAuto;
+  // Bytes that the process may take, the page cache of its weights included. Absent: what is free
+  // within the container's limit, less a tenth of it but at most 4 GiB.
+  std::optional<std::uint64_t> memory_limit = std::nullopt;
   // Rows of one pass; a multiple of 64. Longer prompts take several passes.
   std::int64_t max_batch_rows = 512;
   // Called with bytes done and bytes in all while weights are read.
@@ -61,6 +65,7 @@ struct EngineInfo {
   // Of configuration, tensors and activation type; guards saved sessions.
   std::uint64_t fingerprint = 0;
   GenerationDefaults generation;
+  MemoryPlan memory;
 };
 
 // One sequence's part of a forward pass.
@@ -79,14 +84,20 @@ struct BatchItem {
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Reads config.json, the safetensors files and generation_config.json of `dir`.
-  // Throws Error{kBadModel, kIo, kOutOfMemory, kUsage, kUnsupported}.
+  // Throws Error{kBadModel, kIo, kOutOfMemory, kUsage, kUnsupported}, and Error{kDoesNotFit} where
+  // the limit is below what the model needs.
   static std::shared_ptr<Engine> load(const std::filesystem::path& dir,
                                       const EngineOptions& options = {});
+  // Where load() would put the weights; reads headers only. Throws as load() does.
+  static MemoryPlan plan(const std::filesystem::path& dir, const EngineOptions& options = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   const EngineInfo& info() const noexcept;
+  // Bytes of weights brought into memory since load() by a plan that leaves some in the files,
+  // wherever the system had them cached. May be called at any time.
+  std::uint64_t paged_bytes() const;
 
   // A new empty timeline. It keeps the engine alive.
   Session new_session();

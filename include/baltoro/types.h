@@ -19,8 +19,8 @@ enum class Origin : std::uint8_t {
 };
 
 // kCopy reads weights into 64-byte aligned memory of huge pages at load; kMap reads them through
-// the page cache where they lie in the file; kAuto copies when they fit into nine tenths of the
-// free memory.
+// the page cache where they lie in the file; kAuto copies what fits into the memory
+// limit and maps the rest (memory_plan.h).
 enum class LoadMode : std::uint8_t { kAuto, kCopy, kMap };
 
 }  // namespace baltoro

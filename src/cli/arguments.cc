@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 #include <system_error>
 
 #include "core/error.h"
@@ -82,6 +84,33 @@ float parse_real(const std::string& name, const std::string& text) {
   return value;
 }
 
+std::uint64_t parse_bytes(const std::string& name, const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    std::uint64_t bytes;
+  };
+  constexpr std::array<Unit, 8> kUnits = {{{"", 1},
+                                           {"B", 1},
+                                           {"MB", 1'000'000},
+                                           {"GB", 1'000'000'000},
+                                           {"TB", 1'000'000'000'000},
+                                           {"MiB", std::uint64_t{1} << 20},
+                                           {"GiB", std::uint64_t{1} << 30},
+                                           {"TiB", std::uint64_t{1} << 40}}};
+  std::uint64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, count);
+  const auto unit = std::ranges::find(kUnits, std::string_view(stop, end), &Unit::name);
+  if (error != std::errc() || unit == kUnits.end() ||
+      count > std::numeric_limits<std::uint64_t>::max() / unit->bytes) {
+    fail(ErrorCode::kUsage,
+         "{} is \"{}\"; it must be a whole number of bytes, MB, GB, TB, MiB, GiB or TiB, such as "
+         "24GB, or auto",
+         name, text);
+  }
+  return count * unit->bytes;
+}
+
 std::string long_name(const std::string& flags) { return flags.substr(flags.rfind(',') + 1); }
 
 CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std::string>& target,
@@ -118,6 +147,21 @@ void add_latent_norm_eps(CLI::App& app, std::optional<float>& target) {
   app.add_option_function<std::string>(
          name, store, "Epsilon of the MLA latent norms, instead of the configuration's")
       ->type_name("FLOAT");
+}
+
+CLI::Option* add_memory(CLI::App& app, std::optional<std::uint64_t>& target) {
+  const auto store = [&target](const std::string& text) {
+    target.reset();
+    if (text != "auto") target = parse_bytes("--memory", text);
+  };
+  return app
+      .add_option_function<std::string>(
+          "--memory", store,
+          "What the process may take, cached weights included, such as 24GB or 16GiB; what does "
+          "not "
+          "fit stays in the files. auto is what is free less a tenth, at most 4 GiB")
+      ->type_name("BYTES")
+      ->default_str("auto");
 }
 
 void refuse_together(bool first_given, const char* first, bool second_given, const char* second) {

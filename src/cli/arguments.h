@@ -27,6 +27,10 @@ T parse_whole(const std::string& name, const std::string& text, Range<T> range);
 // Finite or not; a value that a float cannot tell from 0 is an error.
 float parse_real(const std::string& name, const std::string& text);
 
+// Bytes of "24GB" (powers of 1000), "16GiB" (powers of 1024) or a plain number. Throws Error{kUsage}
+// that begins with `name`.
+std::uint64_t parse_bytes(const std::string& name, const std::string& text);
+
 // "--max-tokens" of "-n,--max-tokens".
 std::string long_name(const std::string& flags);
 
@@ -68,6 +72,9 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& ta
 
 // --latent-norm-eps, which several commands have.
 void add_latent_norm_eps(CLI::App& app, std::optional<float>& target);
+
+// --memory, which several commands have; absent for auto.
+CLI::Option* add_memory(CLI::App& app, std::optional<std::uint64_t>& target);
 
 // Throws Error{kUsage} "`first` has no effect with `second`; leave one out" where both are given.
 void refuse_together(bool first_given, const char* first, bool second_given, const char* second);

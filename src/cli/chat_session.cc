@@ -54,11 +54,13 @@ ChatAnswer ChatSession::answer(const std::function<void(const ChatDelta&)>& on_d
   answer.stats.prompt_tokens = read(ids);
   answer.stats.first_position = session_->position();
   answer.stats.prefill_seconds = watch.lap();
+  const std::uint64_t paged_before = engine_.paged_bytes();
 
   Answer generated = generate_answer(*session_, tokenizer_, format_.parser(conversation_), options_,
                                      on_delta, cancelled);
   answer.stats.generated_tokens = generated.num_tokens;
   answer.stats.decode_seconds = watch.lap();
+  answer.stats.decode_paged_bytes = static_cast<std::int64_t>(engine_.paged_bytes() - paged_before);
   answer.result = std::move(generated.result);
   answer.cancelled = generated.cancelled;
   conversation_.messages.push_back(to_message(answer.result));

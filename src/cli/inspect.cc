@@ -10,10 +10,12 @@
 #include <string>
 #include <string_view>
 
+#include "baltoro/engine.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/inspect_verify.h"
+#include "cli/memory_report.h"
 #include "core/error.h"
 #include "io/checkpoint_files.h"
 #include "model/config.h"
@@ -28,6 +30,8 @@ using nlohmann::ordered_json;
 struct InspectOptions {
   std::string path;
   std::optional<float> latent_norm_eps;
+  bool plan = false;                    // --memory was given
+  std::optional<std::uint64_t> memory;  // absent: auto
   bool verify = false;
   bool progress = false;
   bool json = false;
@@ -222,14 +226,23 @@ std::optional<FoundFiles> find_files(const fs::path& dir) {
   return found;
 }
 
+// Where `run --memory` would put the weights.
+MemoryPlan memory_plan(const InspectOptions& options) {
+  EngineOptions engine;
+  engine.memory_limit = options.memory;
+  engine.latent_norm_eps = options.latent_norm_eps;
+  return Engine::plan(options.path, engine);
+}
+
 int run(const InspectOptions& options) {
   const ModelConfig config =
       load_config(options.path, {.latent_norm_eps = options.latent_norm_eps});
   const ModelStats stats = compute_model_stats(config);
   const std::optional<FoundFiles> found = find_files(options.path);
-  if (options.verify && !found) {
-    fail(ErrorCode::kUsage,
-         "--verify reads the tensors, and {} is no directory with safetensors files", options.path);
+  if ((options.verify || options.plan) && !found) {
+    fail(ErrorCode::kUsage, "{} reads the {}, and {} is no directory with safetensors files",
+         options.verify ? "--verify" : "--memory", options.verify ? "tensors" : "files' headers",
+         options.path);
   }
 
   ordered_json document = to_json(config, stats);
@@ -239,6 +252,8 @@ int run(const InspectOptions& options) {
                          {"bytes", found->bytes},
                          {"format_bytes", found->format_bytes}};
   }
+  std::optional<MemoryPlan> plan;
+  if (options.plan) document["memory"] = cli::to_json(plan.emplace(memory_plan(options)));
   if (!options.json) {
     print_architecture(config);
     print_sizes(config, stats);
@@ -249,6 +264,7 @@ int run(const InspectOptions& options) {
         fmt::print("  {:<6}  {:>19} B\n", format, with_commas(bytes));
       }
     }
+    if (plan) fmt::print("{}", describe(*plan, stats.active_bytes, 14));
     std::fflush(stdout);
   }
   int status = kOk;
@@ -269,6 +285,7 @@ Command add_inspect(CLI::App& root) {
   app->add_option("MODEL", options->path, "Model directory, or a config.json alone")->required();
   app->add_flag("--verify", options->verify,
                 "Read every tensor: missing ones, NaN, bad scales, all-zero experts, checksums");
+  CLI::Option* const memory = add_memory(*app, options->memory);
   add_latent_norm_eps(*app, options->latent_norm_eps);
   app->add_flag("--progress", options->progress,
                 "Show the progress bar though stderr is no terminal");
@@ -278,8 +295,14 @@ Command add_inspect(CLI::App& root) {
       "  baltoro inspect models/story\n"
       "  baltoro inspect config.json --json\n"
       "  baltoro inspect models/story --verify\n"
+      "  baltoro inspect Kimi-Linear-48B --memory 40GB\n"
+      "--memory tells which weights would stay in memory and what a token would read from the "
+      "files.\n"
       "The exit status of --verify is 3 where a tensor is damaged, missing or of another shape.");
-  return {app, [options] { return run(*options); }};
+  return {app, [options, memory] {
+            options->plan = memory->count() > 0;
+            return run(*options);
+          }};
 }
 
 }  // namespace baltoro::cli

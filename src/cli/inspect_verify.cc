@@ -73,7 +73,7 @@ struct Fit {
 Fit check_fit(const ModelConfig& config, const std::filesystem::path& dir) {
   Fit fit;
   try {
-    WeightStore store(dir, {.mode = LoadMode::kMap});
+    WeightStore store(dir, {.maps = map_all});
     fit.report = bind(config, store).report;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kBadModel) throw;

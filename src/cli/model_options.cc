@@ -35,7 +35,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_choice(app, "--isa", options.isa, {"scalar", "avx2", "avx512", "avx512bf16", "amx"},
              "Default: the best that runs here");
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
-             "copy reads into memory, map uses the files, auto chooses");
+             "copy reads into memory, map uses the files, auto copies what fits");
+  add_memory(app, options.memory);
   add_number(app, "--threads", options.threads,
              "0 is all physical cores within the container's limit",
              {.min = 0, .max = kMaxThreads});
@@ -65,6 +66,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.load = options.load == "copy"  ? LoadMode::kCopy
                 : options.load == "map" ? LoadMode::kMap
                                         : LoadMode::kAuto;
+  engine.memory_limit = options.memory;
   return engine;
 }
 

@@ -21,6 +21,7 @@ struct ModelOptions {
   std::string activations = "bf16";
   std::string isa;  // empty: the best
   std::string load = "auto";
+  std::optional<std::uint64_t> memory;  // absent: auto
   std::optional<float> latent_norm_eps;
   int threads = 0;
   bool progress = false;

@@ -124,6 +124,7 @@ int run_prompt(const RunOptions& options, const OpenModel& model) {
   stats.prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
   stats.first_position = session.position();
   stats.prefill_seconds = watch.lap();
+  const std::uint64_t paged_before = model.engine->paged_bytes();
 
   Printer printer(options, prompt.as_ids, tokenizer);
   const Generation result =
@@ -133,6 +134,7 @@ int run_prompt(const RunOptions& options, const OpenModel& model) {
       });
   stats.generated_tokens = static_cast<std::int64_t>(result.ids.size());
   stats.decode_seconds = watch.lap();
+  stats.decode_paged_bytes = static_cast<std::int64_t>(model.engine->paged_bytes() - paged_before);
 
   if (!options.json) {
     fmt::print("\n");
@@ -197,6 +199,7 @@ Command add_run(CLI::App& root) {
       "  echo \"It was a dark night\" | baltoro run models/story --stop \".\"\n"
       "  baltoro run models/story --ids 17,25,3 -n 8 --temperature 0 --logprobs 3\n"
       "  baltoro run models/story --jsonl requests.jsonl > answers.jsonl\n"
+      "  baltoro run Kimi-Linear-48B \"The sea\" --memory 40GB --stats\n"
       "A request is {\"prompt\": TEXT} or {\"messages\": [...]}, with the optional keys id,\n"
       "max_tokens, temperature, top_k, top_p, min_p, seed and stop, and for messages also tools,\n"
       "thinking, thinking_effort, tool_choice, response_format and add_generation_prompt.");

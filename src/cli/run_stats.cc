@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "cli/format.h"
+#include "cli/memory_report.h"
 #include "cli/sampling_options.h"
+#include "io/memory.h"
 #include "measure/memory_bandwidth.h"
 
 namespace baltoro::cli {
@@ -15,7 +17,14 @@ struct Derived {
   double bytes_per_token = 0;  // read and written by one decode step at the mean position
   double achieved = 0;         // bytes a second
   double machine = 0;          // bytes a second
+  double paged_per_token = 0;  // bytes brought into memory for one decode step
 };
+
+// Within the memory limit the measurement has its own buffer, or is left out.
+bool has_room_to_measure(const MemoryPlan& plan) {
+  constexpr std::uint64_t kBytes = std::uint64_t{512} << 20;
+  return resident_memory_bytes() + kBytes <= plan.limit;
+}
 
 Derived derive(const RunStats& stats, const Engine& engine) {
   Derived out;
@@ -30,8 +39,9 @@ Derived derive(const RunStats& stats, const Engine& engine) {
   out.bytes_per_token = static_cast<double>(info.decode_weight_bytes) +
                         2.0 * static_cast<double>(info.state_bytes) +
                         mean_position * static_cast<double>(info.cache_bytes_per_token);
+  if (steps > 0) out.paged_per_token = static_cast<double>(stats.decode_paged_bytes) / steps;
   out.achieved = out.bytes_per_token * out.decode_rate;
-  out.machine = measure_read_bandwidth(info.num_threads);
+  if (has_room_to_measure(info.memory)) out.machine = measure_read_bandwidth(info.num_threads);
   return out;
 }
 
@@ -48,22 +58,37 @@ std::string describe(const RunStats& stats, const Engine& engine, const Generate
                      stats.prefill_seconds, d.prefill_rate);
   out += fmt::format("decode    {} tokens in {:.3f} s, {:.1f} tokens/s\n", stats.generated_tokens,
                      stats.decode_seconds, d.decode_rate);
-  out += fmt::format(
-      "memory    {} bytes/token, {:.2f} GB/s, {:.0f} % of the {:.2f} GB/s measured here\n",
-      with_commas(static_cast<std::uint64_t>(d.bytes_per_token)), d.achieved / 1e9,
-      100 * d.achieved / d.machine, d.machine / 1e9);
+  out += fmt::format("memory    {} bytes/token, {:.2f} GB/s",
+                     with_commas(static_cast<std::uint64_t>(d.bytes_per_token)), d.achieved / 1e9);
+  out += d.machine == 0 ? "; the limit leaves no room to measure the machine\n"
+                        : fmt::format(", {:.0f} % of the {:.2f} GB/s measured here\n",
+                                      100 * d.achieved / d.machine, d.machine / 1e9);
+  out += describe(info.memory, info.decode_weight_bytes, 10);
+  if (!info.memory.all_resident()) {
+    out += fmt::format("read      {} bytes/token, {:.2f} GB/s\n",
+                       with_commas(static_cast<std::uint64_t>(d.paged_per_token)),
+                       d.paged_per_token * d.decode_rate / 1e9);
+  }
   return out;
 }
 
 nlohmann::ordered_json to_json(const RunStats& stats, const Engine& engine,
                                const GenerateOptions& options) {
   const Derived d = derive(stats, engine);
-  return {{"backend", engine.info().backend},        {"threads", engine.info().num_threads},
-          {"load_seconds", stats.load_seconds},      {"sampling", to_json(options)},
-          {"prefill_tokens", stats.prompt_tokens},   {"prefill_tokens_per_second", d.prefill_rate},
-          {"decode_tokens", stats.generated_tokens}, {"decode_tokens_per_second", d.decode_rate},
-          {"bytes_per_token", d.bytes_per_token},    {"bytes_per_second", d.achieved},
-          {"machine_bytes_per_second", d.machine},   {"bandwidth_share", d.achieved / d.machine}};
+  return {{"backend", engine.info().backend},
+          {"threads", engine.info().num_threads},
+          {"load_seconds", stats.load_seconds},
+          {"sampling", to_json(options)},
+          {"prefill_tokens", stats.prompt_tokens},
+          {"prefill_tokens_per_second", d.prefill_rate},
+          {"decode_tokens", stats.generated_tokens},
+          {"decode_tokens_per_second", d.decode_rate},
+          {"bytes_per_token", d.bytes_per_token},
+          {"bytes_per_second", d.achieved},
+          {"machine_bytes_per_second", d.machine},
+          {"bandwidth_share", d.machine == 0 ? 0 : d.achieved / d.machine},
+          {"paged_bytes_per_token", d.paged_per_token},
+          {"memory", to_json(engine.info().memory)}};
 }
 
 }  // namespace baltoro::cli

@@ -30,6 +30,7 @@ struct RunStats {
   std::int64_t prompt_tokens = 0;   // read for this answer
   std::int64_t first_position = 0;  // tokens in the session when generation begins
   std::int64_t generated_tokens = 0;
+  std::int64_t decode_paged_bytes = 0;  // read from the files while generating
   double load_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;

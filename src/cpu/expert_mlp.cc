@@ -1,6 +1,8 @@
 #include "ops/expert_mlp.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 
 #include "cpu/context.h"
 #include "cpu/gated.h"
@@ -74,12 +76,18 @@ class ExpertPass {
   void run(std::int64_t rows) {
     groups_.sort(args_.ids + first_row_ * args_.top_k, args_.top_k);
     groups_.one_row = rows == 1 && groups_.num_active == groups_.pairs;
-    pack(groups_.inputs, groups_.one_row ? 1 : groups_.num_active,
+    std::span<const std::int32_t> left(groups_.active,
+                                       static_cast<std::size_t>(groups_.num_active));
+    pack(groups_.inputs, groups_.one_row ? left.first(1) : left,
          [this](std::int32_t id) { return input_rows(id); });
-    gated();
-    pack(groups_.hidden_rows, groups_.num_active,
-         [this](std::int32_t id) { return hidden_rows(id); });
-    down();
+    while (!left.empty()) {
+      const std::size_t count = args_.feed == nullptr ? left.size() : args_.feed->acquire(left);
+      experts_ = left.first(count);
+      gated();
+      pack(groups_.hidden_rows, experts_, [this](std::int32_t id) { return hidden_rows(id); });
+      down();
+      left = left.subspan(count);
+    }
     combine(rows);
   }
 
@@ -102,26 +110,28 @@ class ExpertPass {
                                        groups_.first[id + 1] - first, context_.round},
                                       first);
   }
-  // Packs what rows(id) gives for each of the first `experts` active experts.
+  // Packs what rows(id) gives for each of the experts.
   template <typename RowsOf>
-  void pack(const PackedRows& packed, std::int64_t experts, const RowsOf& rows) {
+  void pack(const PackedRows& packed, std::span<const std::int32_t> experts, const RowsOf& rows) {
     if (packed.empty()) return;
     const auto body = [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int32_t id = groups_.active[i];
-        packed.pack_part(context_, rows(id), groups_.one_row ? i : groups_.first[id]);
+        const std::int32_t id = experts[static_cast<std::size_t>(i)];
+        packed.pack_part(context_, rows(id), groups_.first[id]);
       }
     };
     // A few rows take less time than a barrier.
-    context_.pool.parallel_for(experts, groups_.one_row ? experts : 1, body);
+    context_.pool.parallel_for(std::ssize(experts), groups_.one_row ? std::ssize(experts) : 1,
+                               body);
   }
-  // Runs body(expert id, tile, worker) over all tiles of all active experts.
+  // Runs body(expert id, tile, worker) over all tiles of `experts_`.
   template <typename Body>
   void for_tiles(std::int64_t tiles, const Body& body) {
     const auto range = [&](std::int64_t begin, std::int64_t end, int worker) {
-      for (std::int64_t t = begin; t < end; ++t) body(groups_.active[t / tiles], t % tiles, worker);
+      for (std::int64_t t = begin; t < end; ++t)
+        body(experts_[static_cast<std::size_t>(t / tiles)], t % tiles, worker);
     };
-    context_.pool.parallel_for(groups_.num_active * tiles, 1, range);
+    context_.pool.parallel_for(std::ssize(experts_) * tiles, 1, range);
   }
 
   void gated() {
@@ -169,6 +179,7 @@ class ExpertPass {
   const ExpertMlpArgs& args_;
   Groups& groups_;
   std::int64_t first_row_;
+  std::span<const std::int32_t> experts_;  // those at work: all active ones that are in memory
 };
 
 }  // namespace

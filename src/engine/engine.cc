@@ -67,6 +67,35 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
   return defaults;
 }
 
+// What ops and heap grow to beside activations and state.
+std::uint64_t scratch_bytes(const ModelConfig& config, std::int64_t max_rows) {
+  // Page tables, heap and the other ops: 5 to 25 MiB were measured (docs/performance.md).
+  constexpr std::uint64_t kOther = std::uint64_t{32} << 20;
+  // The routed experts work in passes of at most 64 MiB of f32 (cpu/expert_mlp.cc), which they pack
+  // into half as much beside.
+  constexpr std::uint64_t kMostOfExperts = std::uint64_t{96} << 20;
+  const MoeConfig& moe = config.moe;
+  const std::int64_t width = moe.latent_size > 0 ? moe.latent_size : config.hidden_size;
+  const auto experts =
+      static_cast<std::uint64_t>(max_rows * moe.experts_per_token * (moe.expert_ffn_size + width)) *
+      6;
+  return kOther + std::min(experts, kMostOfExperts);
+}
+
+LoadOptions load_options(const EngineOptions& options, const ModelConfig& config,
+                         Backend& backend) {
+  // Made to be measured: untouched memory costs nothing.
+  const Workspace workspace(backend, config, options.max_batch_rows);
+  const SequenceState state(backend, config);
+  LoadOptions how;
+  how.mode = options.load;
+  how.memory_limit = options.memory_limit;
+  how.working_bytes = workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
+                      scratch_bytes(config, options.max_batch_rows);
+  how.progress = options.progress;
+  return how;
+}
+
 void report_unused(const std::filesystem::path& dir, const BindReport& report) {
   if (report.unused.empty()) return;
   constexpr std::size_t kListed = 20;
@@ -83,23 +112,39 @@ void report_unused(const std::filesystem::path& dir, const BindReport& report) {
 Engine::Impl::Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows)
     : store(std::move(loaded.store)),
       model(std::move(loaded.config), std::move(loaded.weights)),
+      mapped(loaded.plan.all_resident()
+                 ? nullptr
+                 : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
       backend(std::move(chosen)),
       state(*backend, model.config()),
       pool(state),
       workspace(*backend, model.config(), max_rows),
-      info(describe(model, *backend, state)) {}
+      info(describe(model, *backend, state)) {
+  info.memory = loaded.plan;
+}
+
+std::uint64_t Engine::Impl::planned_state_bytes(const SequenceState& state) {
+  // The live state and that of the last block boundary.
+  return 2 * state.slot_bytes() + 2048 / kBlockTokens * state.page_bytes();
+}
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
+
+MemoryPlan Engine::plan(const std::filesystem::path& dir, const EngineOptions& options) {
+  check_options(options);
+  const std::unique_ptr<Backend> backend = make_backend(options);
+  const ModelConfig config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
+  return plan_memory(CheckpointFiles(dir), config, load_options(options, config, *backend));
+}
 
 std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
                                      const EngineOptions& options) try {
   check_options(options);
   std::unique_ptr<Backend> backend = make_backend(options);
-  LoadedModel loaded = load_model(dir, {.config = {.latent_norm_eps = options.latent_norm_eps},
-                                        .mode = options.load,
-                                        .partition = {},
-                                        .progress = options.progress});
+  ModelConfig read_config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
+  const LoadOptions how = load_options(options, read_config, *backend);
+  LoadedModel loaded = load_model(dir, std::move(read_config), how);
   report_unused(dir, loaded.report);
   auto impl = std::make_unique<Impl>(std::move(loaded), std::move(backend), options.max_batch_rows);
   const ModelConfig& config = impl->model.config();
@@ -115,6 +160,10 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }
+
+std::uint64_t Engine::paged_bytes() const {
+  return impl_->mapped == nullptr ? 0 : impl_->mapped->bytes_read();
+}
 
 Session Engine::new_session() {
   const std::lock_guard lock(impl_->mutex);

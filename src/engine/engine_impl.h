@@ -10,6 +10,7 @@
 #include "engine/timeline.h"
 #include "io/weight_store.h"
 #include "model/loader.h"
+#include "model/mapped_weights.h"
 #include "model/model.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
@@ -30,12 +31,16 @@ struct ItemProgress {
 struct Engine::Impl {
   Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows);
 
+  // The state that a plan allows for: a sequence of 2,048 tokens.
+  static std::uint64_t planned_state_bytes(const SequenceState& state);
+
   // Runs the items to their ends. The mutex is held.
   void forward(std::span<BatchItem> items);
 
   std::mutex mutex;                          // guards everything below but `model` and `info`
   const std::unique_ptr<WeightStore> store;  // owns what the model's weights view
   const Model model;
+  const std::unique_ptr<MappedWeights> mapped;  // null: all weights stay in memory
   std::unique_ptr<Backend> backend;
   SequenceState state;
   StatePool pool;
@@ -48,6 +53,7 @@ struct Engine::Impl {
   // Chooses the rows of the next pass; false where no item has rows left.
   bool plan_pass();
   void run_pass();
+  void yield_to_state();
   void finish_items(const ConstTensorView& normed);
   // Fails the item where one of its rows is not finite.
   bool check_finite(ItemProgress& progress, const SequenceRows& rows,

@@ -98,9 +98,18 @@ bool Engine::Impl::plan_pass() {
   return used > 0;
 }
 
+void Engine::Impl::yield_to_state() {
+  if (mapped == nullptr) return;
+  const std::uint64_t used = static_cast<std::uint64_t>(pool.slots_in_use()) * state.slot_bytes() +
+                             static_cast<std::uint64_t>(pool.pages_in_use()) * state.page_bytes();
+  const std::uint64_t planned = planned_state_bytes(state);
+  mapped->yield_to_state(used > planned ? used - planned : 0);
+}
+
 void Engine::Impl::run_pass() {
   const BatchView batch{token_ids_, sequences_};
-  const ConstTensorView normed = model.forward(*backend, batch, state, workspace);
+  yield_to_state();
+  const ConstTensorView normed = model.forward(*backend, batch, state, workspace, mapped.get());
   last_rows_.clear();
   finished_.clear();
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -119,6 +128,7 @@ void Engine::Impl::run_pass() {
 
 // The head reads its weights once for all items that end in this pass.
 void Engine::Impl::finish_items(const ConstTensorView& normed) {
+  if (mapped != nullptr && !finished_.empty()) mapped->enter_head();
   const auto vocab = static_cast<std::size_t>(info.vocab_size);
   for (std::size_t begin = 0; begin < finished_.size(); begin += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, finished_.size() - begin);
@@ -139,6 +149,7 @@ bool Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
                                       const ConstTensorView& normed) {
   const std::int64_t skip = std::max<std::int64_t>(0, p.new_begin - rows.start_pos);
   const auto vocab = static_cast<std::size_t>(info.vocab_size);
+  if (mapped != nullptr) mapped->enter_head();
   for (std::int64_t begin = skip; begin < rows.num_rows; begin += kLogitRows) {
     const std::int64_t count = std::min<std::int64_t>(kLogitRows, rows.num_rows - begin);
     std::vector<std::int32_t> wanted(static_cast<std::size_t>(count));

@@ -25,6 +25,11 @@ constexpr bool is_vision_tensor(std::string_view name) {
   return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
 }
 
+// True for a matrix of a routed expert: read by the tokens that chose it, not by every token.
+constexpr bool is_expert_tensor(std::string_view name) {
+  return name.find(".experts.") != std::string_view::npos;
+}
+
 // The weight_map of an index: tensor name -> file name. `declared_bytes` is metadata.total_size, 0
 // where absent.
 struct SafetensorsIndex {

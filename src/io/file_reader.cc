@@ -75,6 +75,11 @@ FileReader& FileReader::operator=(FileReader&& other) noexcept {
   return *this;
 }
 
+std::uint64_t FileReader::current_size() const {
+  struct stat info = {};
+  return fstat(fd_, &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
+
 void FileReader::read(std::uint64_t offset, std::span<std::byte> into) const {
   read_fully([this](void* to, std::size_t bytes,
                     std::uint64_t at) { return pread(fd_, to, bytes, static_cast<off_t>(at)); },

@@ -40,6 +40,12 @@ class FileReader {
   // The whole file, mapped on the first call (one thread at a time) and until destruction. The file
   // must not shrink meanwhile: touching a page beyond its end raises SIGBUS.
   std::span<const std::byte> map();
+  // The first byte of the map; null before map().
+  const std::byte* mapped() const noexcept { return static_cast<const std::byte*>(map_); }
+
+  int fd() const noexcept { return fd_; }
+  // The size now: it differs from size() where another process changed the file.
+  std::uint64_t current_size() const;
 
  private:
   std::filesystem::path path_;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace baltoro {
 namespace {
@@ -53,18 +54,59 @@ std::uint64_t system_available_bytes(const std::filesystem::path& meminfo) {
   return 0;
 }
 
+// The path of this process in a hierarchy: of the line "0::PATH" (v2) or "N:memory:PATH" (v1). "/"
+// within a container that has its own view.
+std::filesystem::path cgroup_path(const std::filesystem::path& root, std::string_view controller) {
+  std::ifstream file(root / "proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    const std::size_t name = line.find(':') + 1;
+    const std::size_t path = line.find(':', name) + 1;
+    if (name == 0 || path == 0) continue;
+    if (std::string_view(line).substr(name, path - 1 - name) == controller)
+      return line.substr(path);
+  }
+  return "/";
+}
+
+struct CgroupFiles {
+  const char* limit;
+  const char* used;
+  std::initializer_list<const char*> cache;  // keys of memory.stat
+};
+
+// Of the group at `path` under `mount` and of all above it.
+std::uint64_t least_left(const std::filesystem::path& mount, std::filesystem::path path,
+                         const CgroupFiles& files) {
+  std::uint64_t least = kUnlimited;
+  for (;; path = path.parent_path()) {
+    const std::filesystem::path group = mount / path.relative_path();
+    least =
+        std::min(least, left_of(read_number(group / files.limit), read_number(group / files.used),
+                                sum_of(group / "memory.stat", files.cache)));
+    if (path == path.parent_path()) return least;
+  }
+}
+
 }  // namespace
 
 std::uint64_t available_memory_bytes(const std::filesystem::path& root) {
-  const std::filesystem::path v2 = root / "sys/fs/cgroup";
-  const std::filesystem::path v1 = v2 / "memory";
+  const std::filesystem::path mount = root / "sys/fs/cgroup";
   const std::uint64_t left2 =
-      left_of(read_number(v2 / "memory.max"), read_number(v2 / "memory.current"),
-              sum_of(v2 / "memory.stat", {"inactive_file", "active_file"}));
-  const std::uint64_t left1 =
-      left_of(read_number(v1 / "memory.limit_in_bytes"), read_number(v1 / "memory.usage_in_bytes"),
-              sum_of(v1 / "memory.stat", {"total_inactive_file", "total_active_file"}));
+      least_left(mount, cgroup_path(root, ""),
+                 {"memory.max", "memory.current", {"inactive_file", "active_file"}});
+  const std::uint64_t left1 = least_left(mount / "memory", cgroup_path(root, "memory"),
+                                         {"memory.limit_in_bytes",
+                                          "memory.usage_in_bytes",
+                                          {"total_inactive_file", "total_active_file"}});
   return std::min({system_available_bytes(root / "proc/meminfo"), left1, left2});
+}
+
+std::uint64_t default_memory_limit() {
+  constexpr std::uint64_t kLargestReserve = std::uint64_t{4} << 30;
+  const std::uint64_t available = available_memory_bytes();
+  if (available == 0) return kUnlimited;
+  return resident_memory_bytes() + available - std::min(available / 10, kLargestReserve);
 }
 
 std::uint64_t resident_memory_bytes() {

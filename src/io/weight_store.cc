@@ -10,12 +10,10 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
-#include "io/memory.h"
 
 namespace baltoro {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::uint64_t kAlignment = 64;
 // Memory is taken in blocks, so that half a million tensors do not become as many maps. Untouched
 // pages of a block cost nothing.
@@ -25,30 +23,6 @@ constexpr std::uint64_t kJobBytes = std::uint64_t{8} << 20;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
-}
-
-// Bytes that a text model needs: the vision part is skipped.
-std::uint64_t text_bytes(const CheckpointFiles& files) {
-  std::uint64_t bytes = 0;
-  for (const TensorInfo& tensor : files.tensors()) {
-    if (!is_vision_tensor(tensor.name)) bytes += tensor.bytes;
-  }
-  return bytes;
-}
-
-LoadMode decide(const CheckpointFiles& files, const WeightStoreOptions& options) {
-  if (options.mode == LoadMode::kMap) return LoadMode::kMap;
-  const double needed = static_cast<double>(text_bytes(files)) * options.share;
-  const double available = static_cast<double>(available_memory_bytes());
-  if (options.mode == LoadMode::kAuto) {
-    return needed <= 0.9 * available ? LoadMode::kCopy : LoadMode::kMap;
-  }
-  if (available > 0 && needed > available) {
-    fail(ErrorCode::kDoesNotFit,
-         "{}: the weights need {:.1f} GiB, {:.1f} GiB are free; use --load map",
-         files.path().string(), needed / kGiB, available / kGiB);
-  }
-  return LoadMode::kCopy;
 }
 
 // E8M0 has one NaN, the byte 255. A model with it computes NaN once that expert is chosen, which
@@ -66,10 +40,11 @@ void check_scales(const CheckpointFiles& files, const TensorInfo& tensor, std::u
 
 }  // namespace
 
-WeightStore::WeightStore(const std::filesystem::path& path, const WeightStoreOptions& options)
-    : files_(path),
-      mode_(decide(files_, options)),
-      read_threads_(std::clamp(options.read_threads, 1, 256)) {}
+WeightStore::WeightStore(CheckpointFiles files, WeightStoreOptions options)
+    : files_(std::move(files)), options_(std::move(options)) {
+  if (!options_.spare_page_cache) return;
+  for (const FileReader& file : files_.files()) read_exactly(file);
+}
 
 std::int64_t WeightStore::row_bytes(const TensorInfo& tensor) {
   BALTORO_CHECK(tensor.shape.rank >= 1, "{} has no rows", tensor.name);
@@ -92,7 +67,7 @@ const std::byte* WeightStore::place(const TensorInfo& tensor, const TensorSlice&
       tensor.offset + static_cast<std::uint64_t>(slice.first_row * row + slice.first_byte);
   const auto bytes = static_cast<std::uint64_t>(slice.num_rows * slice.num_bytes);
   const bool whole_rows = slice.num_bytes == row;
-  if (mode_ == LoadMode::kMap && whole_rows) {
+  if (whole_rows && options_.maps && options_.maps(tensor)) {
     mapped_bytes_ += bytes;
     return files_.files()[tensor.file].map().data() + offset;
   }
@@ -153,6 +128,7 @@ void WeightStore::run(const Job& job) const {
     if (job.scales != nullptr) {
       check_scales(files_, *job.scales, job.offset, {job.into, job.piece_bytes});
     }
+    if (options_.spare_page_cache) drop_pages({&file, job.offset, job.piece_bytes});
     return;
   }
   // One read over the rows, gaps included, beats one a row: they are short.
@@ -192,13 +168,24 @@ void WeightStore::load(const LoadProgress& progress) {
     }
   };
   std::vector<std::jthread> team;
-  const std::size_t helpers =
-      std::min<std::size_t>(static_cast<std::size_t>(read_threads_), total / kJobBytes + 1);
+  const std::size_t helpers = std::min<std::size_t>(
+      static_cast<std::size_t>(std::clamp(options_.read_threads, 1, 256)), total / kJobBytes + 1);
   for (std::size_t i = 1; i < helpers; ++i) team.emplace_back(work);
   work();
   team.clear();
   jobs_.clear();
   if (error) std::rethrow_exception(error);
+}
+
+std::optional<FileRange> WeightStore::locate(const void* data, std::uint64_t bytes) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  for (const FileReader& file : files_.files()) {
+    const auto map = reinterpret_cast<std::uintptr_t>(file.mapped());
+    if (map != 0 && address >= map && address - map < file.size()) {
+      return FileRange{&file, address - map, bytes};
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<float> WeightStore::read_f32(const TensorInfo& tensor, std::int64_t begin,

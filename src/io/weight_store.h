@@ -1,16 +1,18 @@
 // Owns the memory that weights live in. Binding asks for tensors and slices of them and gets their
-// final addresses at once; load() then fills the copied ones by parallel reads.
+// final addresses at once: in the mapped file, or in memory that load() then fills by parallel
+// reads. Which is decided tensor by tensor (model/memory_plan.h).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
-#include "baltoro/types.h"
 #include "core/buffer.h"
 #include "io/checkpoint_files.h"
+#include "io/mapped_pages.h"
 
 namespace baltoro {
 
@@ -23,10 +25,15 @@ struct TensorSlice {
   std::int64_t num_bytes = 0;
 };
 
+// For WeightStoreOptions::maps.
+inline bool map_all(const TensorInfo& /*tensor*/) { return true; }
+
 struct WeightStoreOptions {
-  LoadMode mode = LoadMode::kAuto;
-  // The fraction of the tensors that will be placed, for kAuto's decision: 1 / Partition.size.
-  double share = 1.0;
+  // Which tensors are used where they lie in the file; null: all are copied.
+  std::function<bool(const TensorInfo&)> maps;
+  // For a limit that counts the page cache: files are read without read-ahead, and what was copied
+  // does not stay cached.
+  bool spare_page_cache = false;
   int read_threads = 8;
 };
 
@@ -35,14 +42,13 @@ using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t 
 // One thread at a time until load() has returned; immutable afterwards.
 class WeightStore {
  public:
-  // Opens `path` (a directory or one .safetensors file) as CheckpointFiles does; reads no data.
-  // Throws as CheckpointFiles does, and Error{kDoesNotFit} under kCopy when the tensors need more
-  // memory than is free.
-  explicit WeightStore(const std::filesystem::path& path, const WeightStoreOptions& options = {});
+  // Reads no data.
+  explicit WeightStore(CheckpointFiles files, WeightStoreOptions options = {});
+  // Opens `path` (a directory or one .safetensors file) and throws as CheckpointFiles does.
+  explicit WeightStore(const std::filesystem::path& path, WeightStoreOptions options = {})
+      : WeightStore(CheckpointFiles(path), std::move(options)) {}
 
   const CheckpointFiles& files() const noexcept { return files_; }
-  // kCopy or kMap: what kAuto became.
-  LoadMode mode() const noexcept { return mode_; }
   const TensorInfo* find(std::string_view name) const { return files_.find(name); }
 
   // Bytes of one row of the first dimension. Throws Error{kInternal} for a tensor without
@@ -50,7 +56,7 @@ class WeightStore {
   static std::int64_t row_bytes(const TensorInfo& tensor);
 
   // The address where the tensor or slice is, or will be after load(); slices are dense there. A
-  // slice of whole rows under kMap is the file itself. Throws Error{kInternal} for a slice outside
+  // slice of whole rows of a mapped tensor is the file itself. Throws Error{kInternal} for a slice outside
   // of the tensor, Error{kOutOfMemory}.
   const std::byte* place(const TensorInfo& tensor);
   const std::byte* place(const TensorInfo& tensor, const TensorSlice& slice);
@@ -64,6 +70,9 @@ class WeightStore {
   // load(). Throws Error{kInternal} outside of the tensor or for another dtype, Error{kIo}.
   std::vector<float> read_f32(const TensorInfo& tensor, std::int64_t begin,
                               std::int64_t count) const;
+
+  // Where in a mapped file bytes that were placed lie; nothing for copied ones.
+  std::optional<FileRange> locate(const void* data, std::uint64_t bytes) const;
 
   // Bytes of owned memory that were placed, and bytes that are used through maps.
   std::uint64_t copied_bytes() const noexcept { return copied_bytes_; }
@@ -87,8 +96,7 @@ class WeightStore {
   void run(const Job& job) const;
 
   CheckpointFiles files_;
-  LoadMode mode_;
-  int read_threads_;
+  WeightStoreOptions options_;
   std::vector<Buffer> blocks_;
   std::uint64_t block_used_ = 0;
   std::vector<Job> jobs_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/config.h"
+#include "model/mapped_weights.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
 #include "ops/backend.h"
@@ -15,6 +16,7 @@ struct LayerContext {
   const BatchView& batch;
   SequenceState& state;
   Workspace& workspace;
+  MappedWeights* mapped = nullptr;  // null: all weights stay in memory
   int layer = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "io/listing.h"
+#include "io/memory.h"
 #include "model/tensor_binder.h"
 #include "model/tensor_names.h"
 
@@ -267,21 +268,37 @@ BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition
   return ModelBinder(config, store, partition).bind();
 }
 
-LoadedModel load_model(const std::filesystem::path& dir, const LoadOptions& options) {
-  if (std::filesystem::is_regular_file(dir)) {
-    fail(ErrorCode::kBadModel, "{} is a file; give the model's directory", dir.string());
-  }
+MemoryPlan plan_memory(const CheckpointFiles& files, const ModelConfig& config,
+                       const LoadOptions& options) {
+  const WeightSizes sizes = weight_sizes(files, config, options.partition.size);
+  const std::uint64_t limit = options.memory_limit.value_or(default_memory_limit());
+  const std::uint64_t working = resident_memory_bytes() + options.working_bytes;
+  return plan_memory(sizes, {options.mode, limit, working}, files.path().string());
+}
+
+LoadedModel load_model(const std::filesystem::path& dir, ModelConfig config,
+                       const LoadOptions& options) {
   LoadedModel model;
-  model.config = load_config(dir, options.config);
+  model.config = std::move(config);
+  CheckpointFiles files(dir);
+  model.plan = plan_memory(files, model.config, options);
   WeightStoreOptions store_options;
-  store_options.mode = options.mode;
-  store_options.share = 1.0 / std::max(1, options.partition.size);
-  model.store = std::make_unique<WeightStore>(dir, store_options);
+  store_options.maps = stays_in_file(model.plan, model.config);
+  store_options.spare_page_cache =
+      !model.plan.all_resident() || (options.memory_limit && model.plan.copies);
+  model.store = std::make_unique<WeightStore>(std::move(files), store_options);
   BoundWeights bound = bind(model.config, *model.store, options.partition);
   model.weights = std::move(bound.weights);
   model.report = std::move(bound.report);
   model.store->load(options.progress);
   return model;
+}
+
+LoadedModel load_model(const std::filesystem::path& dir, const LoadOptions& options) {
+  if (std::filesystem::is_regular_file(dir)) {
+    fail(ErrorCode::kBadModel, "{} is a file; give the model's directory", dir.string());
+  }
+  return load_model(dir, load_config(dir, options.config), options);
 }
 
 }  // namespace baltoro

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "baltoro/memory_plan.h"
 #include "io/weight_store.h"
 #include "model/config.h"
+#include "model/memory_plan.h"
 #include "model/weights.h"
 
 namespace baltoro {
@@ -38,6 +40,10 @@ BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition
 struct LoadOptions {
   ConfigOptions config;
   LoadMode mode = LoadMode::kAuto;
+  // All that the process may take; absent: default_memory_limit().
+  std::optional<std::uint64_t> memory_limit = std::nullopt;
+  // Of it, what the caller needs beside weights and the memory that the process already has.
+  std::uint64_t working_bytes = 0;
   Partition partition;
   LoadProgress progress;
 };
@@ -47,9 +53,19 @@ struct LoadedModel {
   std::unique_ptr<WeightStore> store;  // owns what `weights` views
   ModelWeights weights;
   BindReport report;
+  MemoryPlan plan;  // with parts left in the files, the weights want a MappedWeights
 };
 
-// config.json and weights of a directory. Throws as load_config, WeightStore and bind do.
+// The plan that load_model() would follow now.
+MemoryPlan plan_memory(const CheckpointFiles& files, const ModelConfig& config,
+                       const LoadOptions& options);
+
+// The same with a configuration that was read before.
+LoadedModel load_model(const std::filesystem::path& dir, ModelConfig config,
+                       const LoadOptions& options);
+
+// config.json and weights of a directory. Throws as load_config, plan_memory, WeightStore and bind
+// do.
 LoadedModel load_model(const std::filesystem::path& dir, const LoadOptions& options = {});
 
 }  // namespace baltoro

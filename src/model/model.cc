@@ -14,12 +14,13 @@ Model::Model(ModelConfig config, ModelWeights weights)
     : config_(std::move(config)), weights_(std::move(weights)) {}
 
 ConstTensorView Model::forward(Backend& backend, const BatchView& batch, SequenceState& state,
-                               Workspace& workspace) const {
+                               Workspace& workspace, MappedWeights* mapped) const {
   ResidualStream stream(backend, config_, workspace, batch.num_rows());
   embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
 
-  LayerContext context{backend, config_, batch, state, workspace};
+  LayerContext context{backend, config_, batch, state, workspace, mapped};
   for (const LayerWeights& layer : weights_.layers) {
+    if (mapped != nullptr) mapped->enter_layer(context.layer);
     run_block(context, layer, stream);
     ++context.layer;
   }

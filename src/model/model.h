@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/config.h"
+#include "model/mapped_weights.h"
 #include "model/sequence_state.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -25,9 +26,9 @@ class Model {
 
   // Runs the batch through all layers and updates the sequences' state. Returns the rows after the
   // final norm, [M, D], in `workspace`, where they stay until the next pass; Workspace::first_bad
-  // then tells non-finite rows.
+  // then tells non-finite rows. `mapped`: see LayerContext; it throws Error{kIo}.
   ConstTensorView forward(Backend& backend, const BatchView& batch, SequenceState& state,
-                          Workspace& workspace) const;
+                          Workspace& workspace, MappedWeights* mapped = nullptr) const;
 
   // logits[i] = lm_head normed[rows[i]].  logits [rows, V] f32, host memory.
   void logits(Backend& backend, const ConstTensorView& normed, std::span<const std::int32_t> rows,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -101,5 +102,10 @@ struct ModelWeights {
   WeightView lm_head;  // [V of this rank, D]
   Partition partition;
 };
+
+// The matrices that every token reads in a layer: all but those of the routed experts. Absent ones
+// are visited as empty views.
+void for_each_trunk_matrix(const LayerWeights& layer,
+                           const std::function<void(const WeightView&)>& visit);
 
 }  // namespace baltoro

@@ -54,4 +54,15 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
   first_bad = ActivationBuffer(backend, rows, DType::kI32);
 }
 
+std::size_t Workspace::bytes() const noexcept {
+  std::size_t sum = 0;
+  for (const ActivationBuffer& buffer : stream) sum += buffer.bytes();
+  for (const ActivationBuffer* buffer :
+       {&normed, &q, &k, &v, &low_rank, &low_rank_normed, &decay, &beta, &gate, &mixed, &latent,
+        &expert_sum, &expert_sum_normed, &routed, &expert_ids, &expert_weights, &first_bad}) {
+    sum += buffer->bytes();
+  }
+  return sum;
+}
+
 }  // namespace baltoro

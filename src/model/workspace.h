@@ -21,6 +21,7 @@ class ActivationBuffer {
   TensorView view(std::int64_t rows, std::int64_t cols);
   std::int32_t* i32() { return static_cast<std::int32_t*>(buffer_.data()); }
   float* f32() { return buffer_.f32(); }
+  std::size_t bytes() const noexcept { return buffer_.bytes(); }
 
  private:
   Buffer buffer_;
@@ -32,6 +33,8 @@ class ActivationBuffer {
 // docs/model.md.
 struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows);
+
+  std::size_t bytes() const noexcept;
 
   std::int64_t max_rows;
   // Residual stream: banked sources, running prefix, last sub-layer output.

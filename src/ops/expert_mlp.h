@@ -19,6 +19,16 @@ struct ExpertWeights {
   WeightView w2;  // down [Z, F]
 };
 
+// Says which experts may be read now, where not all are in memory (model/mapped_weights.h).
+class ExpertFeed {
+ public:
+  virtual ~ExpertFeed() = default;
+  // `ids`: the distinct experts that the op has yet to use, in the order of their use. Returns how
+  // many of the first are in memory until the next call, at least one; waits for them. Throws
+  // Error{kIo}.
+  virtual std::size_t acquire(std::span<const std::int32_t> ids) = 0;
+};
+
 // Per row: out = round(sum over slots a, in slot order, of weights[a] * round(w2 act(w1 z, w3 z))),
 // the sum in f32. Rows are grouped by expert; the bits of a row do not depend on its neighbours.
 struct ExpertMlpArgs {
@@ -28,7 +38,8 @@ struct ExpertMlpArgs {
   const float* weights = nullptr;     // [M, top_k]
   int top_k = 0;
   std::span<const ExpertWeights>
-      experts;  // indexed by expert id; those that `ids` names must be present
+      experts;                 // indexed by expert id; those that `ids` names must be present
+  ExpertFeed* feed = nullptr;  // null: all experts are in memory
   Activation activation;
   TensorView out;  // [M, Z]
 };

@@ -25,21 +25,21 @@ namespace {
 
 class Child {
  public:
-  Child(const std::vector<std::string>& arguments, const std::string& input) {
+  // `words`: the program's path, then its arguments.
+  Child(std::vector<std::string> words, const std::string& input) {
     write_file(dir_.path() / "in", input);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     open_as(&actions, 0, "in", O_RDONLY);
     open_as(&actions, 1, "out", O_WRONLY | O_CREAT | O_TRUNC);
     open_as(&actions, 2, "err", O_WRONLY | O_CREAT | O_TRUNC);
-    std::vector<std::string> words = {BALTORO_BINARY};
-    words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    const int error = ::posix_spawn(&pid_, BALTORO_BINARY, &actions, nullptr, argv.data(), environ);
+    const int error =
+        ::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) throw std::runtime_error("cannot start " BALTORO_BINARY);
+    if (error != 0) throw std::runtime_error("cannot start " + words[0]);
   }
 
   void interrupt() const { ::kill(pid_, SIGINT); }
@@ -61,6 +61,12 @@ class Child {
   pid_t pid_ = -1;
 };
 
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& arguments) {
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
 // The K3 fixture's configuration with the test tokenizer's vocabulary.
 std::string text_config(int vocab_size) {
   nlohmann::json config = read_json(fixture("k3") / "config.json");
@@ -71,12 +77,18 @@ std::string text_config(int vocab_size) {
 }  // namespace
 
 Outcome run_baltoro(const std::vector<std::string>& arguments, const std::string& input) {
-  return Child(arguments, input).wait();
+  return Child(joined({BALTORO_BINARY}, arguments), input).wait();
+}
+
+Outcome run_baltoro_in(const fs::path& procs, const std::vector<std::string>& arguments) {
+  const std::string join_group = "echo $$ > \"$0\" && exec \"$@\"";
+  return Child(joined({"/bin/sh", "-c", join_group, procs.string(), BALTORO_BINARY}, arguments), {})
+      .wait();
 }
 
 Outcome interrupt_baltoro(const std::vector<std::string>& arguments, const std::string& input,
                           int interrupts) {
-  Child child(arguments, input);
+  Child child(joined({BALTORO_BINARY}, arguments), input);
   std::size_t seen = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (interrupts > 0 && std::chrono::steady_clock::now() < deadline) {

@@ -16,7 +16,11 @@ struct Outcome {
 // Standard input is `input`. Not a terminal, so no progress bars and no colour.
 Outcome run_baltoro(const std::vector<std::string>& arguments, const std::string& input = {});
 
-// As above, and sends SIGINT as often as `interrupts` says, each time once the output has grown.
+// In the control group whose cgroup.procs is `procs`.
+Outcome run_baltoro_in(const std::filesystem::path& procs,
+                       const std::vector<std::string>& arguments);
+
+// As the first, and sends SIGINT as often as `interrupts` says, each time once the output has grown.
 Outcome interrupt_baltoro(const std::vector<std::string>& arguments, const std::string& input,
                           int interrupts);
 

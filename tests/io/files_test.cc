@@ -159,5 +159,19 @@ TEST_F(MemoryLimit, OfTheFirstVersionToo) {
   EXPECT_EQ(available_memory_bytes(root_.path()), 3 * kGiB);
 }
 
+// The limit may stand at the process's own group or at one above it.
+TEST_F(MemoryLimit, OfTheGroupsOfTheProcess) {
+  write("proc/self/cgroup", "4:memory:/a/b\n9:name=systemd:/\n0::/c/d\n");
+  write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4294967296\n");
+  write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1073741824\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 3 * kGiB);
+  write("sys/fs/cgroup/c/d/memory.max", "2147483648\n");
+  write("sys/fs/cgroup/c/d/memory.current", "1073741824\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), kGiB);
+  // Those of others do not count.
+  write("proc/self/cgroup", "4:memory:/e\n0::/\n");
+  EXPECT_EQ(available_memory_bytes(root_.path()), 8 * kGiB);
+}
+
 }  // namespace
 }  // namespace baltoro

@@ -33,15 +33,18 @@ void write_matrix(const std::filesystem::path& path, std::int64_t rows, std::int
   writer.finish();
 }
 
-class EachMode : public testing::TestWithParam<LoadMode> {};
+WeightStoreOptions mapped(bool is_mapped) { return {.maps = is_mapped ? map_all : nullptr}; }
 
-TEST_P(EachMode, SlicesHoldTheirBytes) {
+// Copied or mapped.
+class EachPlace : public testing::TestWithParam<bool> {};
+
+TEST_P(EachPlace, SlicesHoldTheirBytes) {
   const TempDir dir;
   constexpr std::int64_t kRows = 2100;
   constexpr std::int64_t kCols = 4099;  // odd, and more than one job of 8 MiB in all
   write_matrix(dir / "model.safetensors", kRows, kCols);
   const std::string expected = matrix_bytes(kRows, kCols);
-  WeightStore store(dir.path(), {.mode = GetParam()});
+  WeightStore store(dir.path(), mapped(GetParam()));
   const TensorInfo& m = *store.find("m");
   EXPECT_EQ(WeightStore::row_bytes(m), kCols);
 
@@ -67,7 +70,7 @@ TEST_P(EachMode, SlicesHoldTheirBytes) {
     }
     EXPECT_EQ(wrong, 0) << "slice " << i;
   }
-  if (GetParam() == LoadMode::kCopy) {
+  if (!GetParam()) {
     EXPECT_EQ(store.mapped_bytes(), 0u);
     for (const std::byte* address : placed) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % 64, 0u);
@@ -75,27 +78,29 @@ TEST_P(EachMode, SlicesHoldTheirBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(LoadMode, EachMode,
-                         testing::Values(LoadMode::kCopy, LoadMode::kMap, LoadMode::kAuto));
+INSTANTIATE_TEST_SUITE_P(Mapped, EachPlace, testing::Bool());
 
-TEST(WeightStoreMode, AutoCopiesWhatFits) {
+// One of two tensors stays in the file, and only it can be found there.
+TEST(WeightStorePlace, IsDecidedByTensor) {
   const TempDir dir;
   write_matrix(dir / "model.safetensors", 4, 4);
-  EXPECT_EQ(WeightStore(dir.path()).mode(), LoadMode::kCopy);
-  // A share that cannot fit: then the file is mapped.
-  EXPECT_EQ(WeightStore(dir.path(), {.share = 1e18}).mode(), LoadMode::kMap);
-}
-
-TEST(WeightStoreMode, ACopyBeyondTheMemoryIsRefused) {
-  const TempDir dir;
-  write_matrix(dir / "model.safetensors", 4, 4);
-  const Error error =
-      catch_error([&] { WeightStore(dir.path(), {.mode = LoadMode::kCopy, .share = 1e18}); });
-  EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
-  EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("the weights need "),
-                                           HasSubstr("are free; use --load map")));
-  EXPECT_EQ(WeightStore(dir.path(), {.mode = LoadMode::kMap, .share = 1e18}).mode(),
-            LoadMode::kMap);
+  for (bool spare : {false, true}) {
+    WeightStore store(dir.path(), {.maps = [](const TensorInfo& t) { return t.name == "m"; },
+                                   .spare_page_cache = spare});
+    const std::byte* const other = store.place(*store.find("other"));
+    const std::byte* const m = store.place(*store.find("m"));
+    store.load();
+    EXPECT_EQ(store.copied_bytes(), 3u);
+    EXPECT_EQ(store.mapped_bytes(), 16u);
+    EXPECT_EQ(std::memcmp(other, "xyz", 3), 0);
+    EXPECT_EQ(std::memcmp(m, matrix_bytes(4, 4).data(), 16), 0);
+    EXPECT_FALSE(store.locate(other, 3));
+    const auto range = store.locate(m + 4, 8);
+    ASSERT_TRUE(range);
+    EXPECT_EQ(range->file, store.files().files().data());
+    EXPECT_EQ(range->offset, store.find("m")->offset + 4);
+    EXPECT_EQ(range->bytes, 8u);
+  }
 }
 
 // A scale of 255 is NaN: found while loading, whole or as a slice, and only among scales.
@@ -104,25 +109,25 @@ TEST(ScalesOf255, AreRefusedWhenCopied) {
   constexpr std::int64_t kRows = 3000;
   constexpr std::int64_t kCols = 4096;  // more than one job of 8 MiB
   std::string bytes(static_cast<std::size_t>(kRows * kCols), '\x7f');
-  const auto load = [&](const char* name, const TensorSlice& slice, LoadMode mode) {
+  const auto load = [&](const char* name, const TensorSlice& slice, bool is_mapped) {
     SafetensorsWriter writer(dir / "model.safetensors",
                              {{"other", DType::kU8, {3}}, {name, DType::kU8, {kRows, kCols}}});
     writer.write(std::as_bytes(std::span("\xff\xff\xff", 3)));
     writer.write(std::as_bytes(std::span(bytes)));
     writer.finish();
-    WeightStore store(dir.path(), {.mode = mode});
+    WeightStore store(dir.path(), mapped(is_mapped));
     store.place(*store.find("other"));
     store.place(*store.find(name), slice);
     store.load();
   };
   const TensorSlice whole = {0, kRows, 0, kCols};
-  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, LoadMode::kCopy));
+  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, false));
   bytes[2500 * kCols + 17] = '\xff';
-  EXPECT_NO_THROW(load("e.w1.weight_packed", whole, LoadMode::kCopy));
-  EXPECT_NO_THROW(load("e.w1.weight_scale", {0, 2500, 0, kCols}, LoadMode::kCopy));
-  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, LoadMode::kMap));
+  EXPECT_NO_THROW(load("e.w1.weight_packed", whole, false));
+  EXPECT_NO_THROW(load("e.w1.weight_scale", {0, 2500, 0, kCols}, false));
+  EXPECT_NO_THROW(load("e.w1.weight_scale", whole, true));
   for (const TensorSlice& slice : {whole, TensorSlice{2000, 1000, 0, 64}}) {
-    const Error error = catch_error([&] { load("e.w1.weight_scale", slice, LoadMode::kCopy); });
+    const Error error = catch_error([&] { load("e.w1.weight_scale", slice, false); });
     EXPECT_EQ(error.code(), ErrorCode::kBadModel);
     EXPECT_THAT(error.what(), HasSubstr("tensor e.w1.weight_scale: the scale at offset 10240017 is "
                                         "255"));
@@ -190,14 +195,13 @@ class SparseExperts : public testing::Test {
 };
 
 TEST_F(SparseExperts, OffsetsAreOf64Bits) {
-  for (LoadMode mode : {LoadMode::kMap, LoadMode::kCopy}) {
-    // Slices alone are placed: a share of nothing.
-    WeightStore store(path_, {.mode = mode, .share = 0.0});
+  for (bool is_mapped : {true, false}) {
+    WeightStore store(path_, mapped(is_mapped));
     const TensorInfo& experts = *store.find("experts");
     std::vector<const std::byte*> heads;
     for (std::int64_t expert : {122, 123, 244, 245, 249}) {
       // Rows of the map are whole; the copies take a row's first bytes alone.
-      const std::int64_t bytes = mode == LoadMode::kMap ? kExpertBytes : 16;
+      const std::int64_t bytes = is_mapped ? kExpertBytes : 16;
       heads.push_back(store.place(experts, {expert, 1, 0, bytes}));
     }
     store.load();

@@ -64,6 +64,7 @@ void expert_mlp(const ExpertMlpArgs& args, Rounding round) {
                     "expert_mlp: id {} of {} experts", id, args.experts.size());
       const ExpertWeights& expert = args.experts[static_cast<std::size_t>(id)];
       BALTORO_CHECK(expert.w1 && expert.w3 && expert.w2, "expert_mlp: expert {} is absent", id);
+      if (args.feed != nullptr) args.feed->acquire({&id, 1});
       const std::vector<double> e = glu(expert.w1, expert.w3, expert.w2, args.activation, z, round);
       const double weight = args.weights[row * args.top_k + slot];
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * e[i];
