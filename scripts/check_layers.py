@@ -21,7 +21,7 @@ ALLOWED = {
     "engine": ("core", "ops", "io", "text", "model", "cpu/backend.h", "cuda/backend.h"),
     "train": ("core", "ops", "model", "io"),
     "plan": ("core", "ops", "model/config.h", "model/model_stats.h"),
-    "measure": ("core", "ops", "model", "engine", "plan", "io", "text"),
+    "measure": ("core", "ops", "model", "engine", "plan", "io", "text", "cpu/backend.h", "cpu/peak.h"),
     "serve": ("core", "engine", "text"),
     "cli": ("core", "io", "text", "engine", "plan", "measure", "train", "serve",
             "engine/stop_matcher.h",  # for the content of a chat, which is not the generated text

@@ -113,6 +113,16 @@ std::uint64_t parse_bytes(const std::string& name, const std::string& text) {
 
 std::string long_name(const std::string& flags) { return flags.substr(flags.rfind(',') + 1); }
 
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
 CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std::string>& target,
                       const std::string& description) {
   return app
@@ -132,6 +142,16 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& ta
   return app.add_option_function<std::string>(flags, store, description)
       ->type_name(fmt::format("TEXT:{{{}}}", fmt::join(choices, ",")))
       ->default_str(target);
+}
+
+void add_isa(CLI::App& app, std::string& target) {
+  add_choice(app, "--isa", target, {"scalar", "avx2", "avx512", "avx512bf16", "amx"},
+             "Default: the best that runs here");
+}
+
+void add_activations(CLI::App& app, std::string& target) {
+  add_choice(app, "--activations", target, {"bf16", "f32"},
+             "bf16 rounds where the released model does, f32 nowhere");
 }
 
 void add_latent_norm_eps(CLI::App& app, std::optional<float>& target) {

@@ -34,6 +34,9 @@ std::uint64_t parse_bytes(const std::string& name, const std::string& text);
 // "--max-tokens" of "-n,--max-tokens".
 std::string long_name(const std::string& flags);
 
+// The words between the commas: "1,2" gives two, "" one that is empty.
+std::vector<std::string> split_list(const std::string& text);
+
 // An option with a number, of float or a type of parse_whole; `target` may be an optional of it.
 template <typename T>
 CLI::Option* add_number(CLI::App& app, const std::string& flags, std::optional<T>& target,
@@ -62,6 +65,23 @@ CLI::Option* add_number(CLI::App& app, const std::string& flags, T& target,
       ->default_str(std::to_string(target));
 }
 
+// An option with numbers, "1,2,4"; the help shows what `target` holds as the default.
+template <std::integral T>
+CLI::Option* add_numbers(CLI::App& app, const std::string& flags, std::vector<T>& target,
+                         const std::string& description, Range<T> range = {}) {
+  const auto store = [&target, range, name = long_name(flags)](const std::string& text) {
+    target.clear();
+    for (const std::string& word : split_list(text)) {
+      target.push_back(parse_whole<T>(name, word, range));
+    }
+  };
+  std::string initial;
+  for (const T value : target) initial += (initial.empty() ? "" : ",") + std::to_string(value);
+  return app.add_option_function<std::string>(flags, store, description)
+      ->type_name("INT,...")
+      ->default_str(initial);
+}
+
 // An option with text, which may be empty.
 CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std::string>& target,
                       const std::string& description);
@@ -70,7 +90,9 @@ CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std
 CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& target,
                         const std::vector<std::string>& choices, const std::string& description);
 
-// --latent-norm-eps, which several commands have.
+// Options that several commands have: --isa, --activations, --latent-norm-eps.
+void add_isa(CLI::App& app, std::string& target);
+void add_activations(CLI::App& app, std::string& target);
 void add_latent_norm_eps(CLI::App& app, std::optional<float>& target);
 
 // --memory, which several commands have; absent for auto.

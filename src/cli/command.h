@@ -22,6 +22,8 @@ Command add_chat(CLI::App& root);
 Command add_tokenize(CLI::App& root);
 Command add_compare(CLI::App& root);
 Command add_score(CLI::App& root);
+Command add_bench(CLI::App& root);
+Command add_bench_ops(CLI::App& root);
 
 // Exit statuses (include/baltoro/error.h maps the error codes).
 constexpr int kOk = 0;

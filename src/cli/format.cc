@@ -52,7 +52,9 @@ std::string human_bytes(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]);
 }
 
-void print_json(const ordered_json& document) { fmt::print("{}\n", dump(document, 2)); }
+std::string json_text(const ordered_json& document) { return dump(document, 2) + "\n"; }
+
+void print_json(const ordered_json& document) { fmt::print("{}", json_text(document)); }
 
 std::string json_line(const ordered_json& document) { return dump(document, -1); }
 

@@ -21,7 +21,9 @@ double shortest(float value);
 // "1.42 TiB", "27.0 KiB", "512 B".
 std::string human_bytes(std::uint64_t bytes);
 
-// Prints the document and a line end on standard output. Bytes that are not UTF-8 become U+FFFD.
+// The document in lines, with a line end. Bytes that are not UTF-8 become U+FFFD.
+std::string json_text(const nlohmann::ordered_json& document);
+// Prints it on standard output.
 void print_json(const nlohmann::ordered_json& document);
 // The same on one line.
 std::string json_line(const nlohmann::ordered_json& document);

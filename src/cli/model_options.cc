@@ -30,10 +30,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--device", options.device,
                  "cpu, cuda, cuda:N, or reference: scalar, double sums, slow")
       ->capture_default_str();
-  add_choice(app, "--activations", options.activations, {"bf16", "f32"},
-             "bf16 rounds where the released model does, f32 nowhere");
-  add_choice(app, "--isa", options.isa, {"scalar", "avx2", "avx512", "avx512bf16", "amx"},
-             "Default: the best that runs here");
+  add_activations(app, options.activations);
+  add_isa(app, options.isa);
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
              "copy reads into memory, map uses the files, auto copies what fits");
   add_memory(app, options.memory);

@@ -18,7 +18,7 @@ struct CpuOptions {
 };
 
 // Instruction sets that this build has and this machine runs, best last: "scalar", "avx2",
-// "avx512", "avx512bf16".
+// "avx512", "avx512bf16", "amx".
 std::vector<std::string> supported_isas();
 
 // Throws Error{kUsage} for an unknown instruction set or thread count, Error{kUnsupported} for one

@@ -129,6 +129,9 @@ struct KdaPairsArgs {
   float* scratch = nullptr;  // [Dk rounded up to 16], 64-byte aligned
 };
 
+// Floats that the peak functions read and write: at most 32 accumulators of 16 lanes.
+constexpr std::int64_t kPeakFloats = 32 * 16;
+
 struct LeafTable {
   const char* name;
 
@@ -198,6 +201,12 @@ struct LeafTable {
   void (*kda_decay)(const KdaDecayArgs& args);
   void (*kda_step)(const KdaStepArgs& args);
   void (*kda_pairs)(const KdaPairsArgs& args);
+
+  // Multiply-adds on registers alone, f32 and, as matmul_bf16 does them, of bf16 values: the roof of
+  // the two matmuls. `lanes` holds kPeakFloats finite values below 1 and is overwritten. Returns the
+  // FLOPs done.
+  std::int64_t (*peak_f32)(std::int64_t iterations, float* lanes);
+  std::int64_t (*peak_bf16)(std::int64_t iterations, float* lanes);
 };
 
 extern const LeafTable kScalarLeaf;

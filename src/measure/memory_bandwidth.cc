@@ -13,9 +13,10 @@
 namespace baltoro {
 namespace {
 
-constexpr std::int64_t kBytes = std::int64_t{384} << 20;  // beyond any last-level cache
 constexpr std::int64_t kGrain = std::int64_t{1} << 20;
+constexpr std::int64_t kStep = 128;  // bytes that one step of the loop reads
 constexpr int kPasses = 4;
+constexpr std::chrono::milliseconds kLeast{20};    // small buffers get more passes, so long
 constexpr std::chrono::milliseconds kEnough{500};  // no further pass after this, on a busy machine
 
 // Independent sums keep many loads in flight.
@@ -31,22 +32,28 @@ std::uint64_t sum(const std::uint64_t* data, std::int64_t count) {
 
 }  // namespace
 
-double measure_read_bandwidth(int num_threads) {
+double measure_read_bandwidth(int num_threads, std::int64_t bytes) {
   using Clock = std::chrono::steady_clock;
-  Buffer buffer(static_cast<std::size_t>(kBytes), "the memory bandwidth probe");
+  Buffer buffer(static_cast<std::size_t>(bytes), "the memory bandwidth probe");
   std::memset(buffer.data(), 1, buffer.bytes());
   ThreadPool pool(num_threads);
+  const std::int64_t share = (bytes / num_threads + kStep) / kStep * kStep;
+  const std::int64_t grain = std::min(kGrain, share);
   std::atomic<std::uint64_t> sink{0};
   double best = 0;
   const Clock::time_point first_pass = Clock::now();
-  for (int pass = 0; pass < kPasses && (best == 0 || Clock::now() - first_pass < kEnough); ++pass) {
+  const auto more = [&](int pass) {
+    const Clock::duration passed = Clock::now() - first_pass;
+    return pass == 0 || (pass < kPasses ? passed < kEnough : passed < kLeast);
+  };
+  for (int pass = 0; more(pass); ++pass) {
     const Clock::time_point start = Clock::now();
-    pool.parallel_for(kBytes, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    pool.parallel_for(bytes, grain, [&](std::int64_t begin, std::int64_t end, int) {
       const auto* data = static_cast<const std::byte*>(buffer.data()) + begin;
       sink += sum(reinterpret_cast<const std::uint64_t*>(data), (end - begin) / 8);
     });
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    best = std::max(best, static_cast<double>(kBytes) / seconds.count());
+    best = std::max(best, static_cast<double>(bytes) / seconds.count());
   }
   return best;
 }

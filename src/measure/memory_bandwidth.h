@@ -1,10 +1,16 @@
 // What the machine's memory can deliver, for the percentages in reports.
 #pragma once
 
+#include <cstdint>
+
 namespace baltoro {
 
-// Bytes a second that num_threads threads read from a buffer far beyond the caches, the best of a
-// few passes. Takes a fraction of a second. Throws Error{kOutOfMemory}.
-double measure_read_bandwidth(int num_threads);
+// Beyond most last-level caches; where one is larger, others share it.
+constexpr std::int64_t kMemoryProbeBytes = std::int64_t{512} << 20;
+
+// Bytes a second that num_threads threads read from a buffer of `bytes` (at least 1), over and over,
+// the best of a few passes: a buffer that fits into a cache shows that cache. Takes a fraction of a
+// second. Throws Error{kOutOfMemory}.
+double measure_read_bandwidth(int num_threads, std::int64_t bytes = kMemoryProbeBytes);
 
 }  // namespace baltoro

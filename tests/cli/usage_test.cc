@@ -15,8 +15,8 @@ namespace {
 using testing::Outcome;
 using testing::run_baltoro;
 
-const std::vector<std::string> kCommands = {"run",     "chat",  "inspect", "tokenize",
-                                            "compare", "score", "synth",   "quantize"};
+const std::vector<std::string> kCommands = {"run",   "chat",  "inspect",   "tokenize", "compare",
+                                            "score", "bench", "bench-ops", "synth",    "quantize"};
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -75,6 +75,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         WrongLine{{"rnu", kModel}, 2, "unknown command \"rnu\"; did you mean run?"},
         WrongLine{{"qqqqqq"}, 2, "unknown command \"qqqqqq\" (see baltoro --help)"},
+        WrongLine{{"bench", "/nowhere"}, 3, "/nowhere: no such directory"},
+        WrongLine{{"bench", kModel, "-p", "5,,6"}, 2, "--prompt is \"\"; it must be a number"},
+        WrongLine{{"bench", kModel, "-b", "1,0"}, 2, "--batch is 0; it must be at least 1"},
+        WrongLine{{"bench", kModel, "-p", "0", "-n", "0"}, 2, "there is nothing to measure"},
+        WrongLine{{"bench-ops", "conv9"}, 2, "no case's name holds \"conv9\"; the ops are embed, "},
+        WrongLine{{"bench-ops", "--isa", "avx9"}, 2, "--isa is \"avx9\"; it must be scalar, "},
         WrongLine{{"run", kModel, "--temprature", "0"},
                   2,
                   "unknown option --temprature; did you mean --temperature?"},

@@ -17,11 +17,13 @@
 #include "cpu/simd/outer.inl.h"
 #include "cpu/simd/rows.inl.h"
 #include "cpu/simd/kda.inl.h"
+#include "cpu/simd/peak.inl.h"
+#include "cpu/simd/peak_amx.inl.h"
 #include "cpu/simd/table.inl.h"
 // clang-format on
 
 namespace baltoro::cpu {
 
-const LeafTable kAmxLeaf = make_table("amx", matmul_amx, pack_rows_amx);
+const LeafTable kAmxLeaf = make_table("amx", matmul_amx, pack_rows_amx, peak_amx);
 
 }  // namespace baltoro::cpu

@@ -17,11 +17,13 @@
 #include "cpu/simd/outer.inl.h"
 #include "cpu/simd/rows.inl.h"
 #include "cpu/simd/kda.inl.h"
+#include "cpu/simd/peak.inl.h"
+#include "cpu/simd/peak_bf16.inl.h"
 #include "cpu/simd/table.inl.h"
 // clang-format on
 
 namespace baltoro::cpu {
 
-const LeafTable kAvx512Bf16Leaf = make_table("avx512bf16", matmul_bf16, pack_rows);
+const LeafTable kAvx512Bf16Leaf = make_table("avx512bf16", matmul_bf16, pack_rows, peak_bf16);
 
 }  // namespace baltoro::cpu

@@ -13,6 +13,7 @@
 #include "cpu/simd/outer.inl.h"
 #include "cpu/simd/rows.inl.h"
 #include "cpu/simd/kda.inl.h"
+#include "cpu/simd/peak.inl.h"
 #include "cpu/simd/table.inl.h"
 // clang-format on
 

@@ -4,7 +4,8 @@ namespace baltoro::cpu {
 namespace {
 
 constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulArgs&),
-                               void (*pack)(const PackArgs&) = nullptr) {
+                               void (*pack)(const PackArgs&) = nullptr,
+                               std::int64_t (*bf16_peak)(std::int64_t, float*) = peak_f32) {
   return LeafTable{
       .name = name,
       .matmul = matmul,
@@ -39,6 +40,8 @@ constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulA
       .kda_decay = kda_decay,
       .kda_step = kda_step,
       .kda_pairs = kda_pairs,
+      .peak_f32 = peak_f32,
+      .peak_bf16 = bf16_peak,
   };
 }
 

@@ -50,6 +50,9 @@ struct OpCase {
 // The whole list; about a hundred small cases.
 std::vector<OpCase> op_cases();
 
+// Some forty larger cases in the shapes of the released models, for benchmarks.
+std::vector<OpCase> bench_cases();
+
 // Builders, for tests and benchmarks with sizes of their own.
 
 struct LinearCase {

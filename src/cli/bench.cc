@@ -1,0 +1,105 @@
+// `baltoro bench`: the speed of a model, against what the machine can do.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/bench_options.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/model_options.h"
+#include "core/error.h"
+#include "measure/bench_gate.h"
+#include "measure/bench_model.h"
+#include "measure/compare.h"
+
+namespace baltoro::cli {
+namespace {
+
+struct BenchCommand {
+  ModelOptions model;
+  BenchOptions common;
+  ModelBench bench;
+};
+
+// 0 stands for none.
+void drop_zeros(std::vector<std::int64_t>& sizes) { std::erase(sizes, 0); }
+
+std::string describe(const ModelOptions& options, const EngineInfo& info) {
+  return fmt::format("{}, {}, {} activations: {} parameters, {} active; {} B a token", options.dir,
+                     info.backend, options.activations,
+                     with_commas(static_cast<std::uint64_t>(info.total_params)),
+                     with_commas(static_cast<std::uint64_t>(info.active_params)),
+                     with_commas(static_cast<std::uint64_t>(info.decode_weight_bytes)));
+}
+
+int run(const BenchCommand& command) {
+  require_model_directory(command.model.dir, "bench");
+  ModelBench bench = command.bench;
+  bench.dir = command.model.dir;
+  bench.engine = engine_options(command.model);
+  bench.threads = command.common.threads;
+  bench.repeat = command.common.repeat;
+  drop_zeros(bench.prompts);
+  drop_zeros(bench.generated);
+  if (bench.prompts.empty() && bench.generated.empty()) {
+    fail(ErrorCode::kUsage, "--prompt and --generate are both 0: there is nothing to measure");
+  }
+
+  BenchReport report("model", command.common, describe_machine());
+  const GateReport gate = check_model(bench.dir, bench.engine,
+                                      [](const CompareInput& input) { return compare(input); });
+  if (!gate.passed) {
+    fail(ErrorCode::kInternal, "nothing was timed, for the result is wrong: {}", gate.text);
+  }
+  report.note("gate", gate.text);
+  report.detail("activations", command.model.activations);
+  report.detail("load", command.model.load);
+  Roof roof(cpu_probes(bench.engine.isa));
+  bool first = true;
+  const auto on_engine = [&](const EngineInfo& info) {
+    if (first) {
+      report.note("model", describe(command.model, info));
+      report.detail("backend", info.backend);
+      report.detail("fingerprint", fmt::format("{:016x}", info.fingerprint));
+    }
+    first = false;
+    report.roofs(roof, info.num_threads);
+  };
+  bench_model(
+      bench, on_engine, [&](const BenchRow& row) { report.row(row); }, roof);
+  return report.finish();
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& root) {
+  auto command = std::make_shared<BenchCommand>();
+  CLI::App* app =
+      root.add_subcommand("bench", "Measure the speed of a model against the machine's roofs");
+  add_model_options(*app, command->model);
+  app->remove_option(app->get_option("--threads"));  // here it is a list
+  ModelBench& bench = command->bench;
+  add_numbers(*app, "-p,--prompt", bench.prompts, "Tokens to read; 0 for none", {.min = 0});
+  add_numbers(*app, "-n,--generate", bench.generated, "Tokens to generate; 0 for none", {.min = 0});
+  add_numbers(*app, "-d,--depth", bench.depths,
+              "Tokens already in the session; best a multiple of 64", {.min = 0});
+  add_numbers(*app, "-b,--batch", bench.batches, "Sequences at once", {.min = 1, .max = 1024});
+  add_bench_options(*app, command->common);
+  app->footer(
+      "Examples:\n"
+      "  baltoro bench models/story\n"
+      "  baltoro bench models/story -p 512,2048 -n 128 -d 0,4096 -t 1,2\n"
+      "  baltoro bench models/story -p 0 -n 64 -b 1,4,16 -r 9 --json decode.json\n"
+      "  baltoro bench models/story --isa avx2 --json avx2.json\n"
+      "Before anything is timed, a short run is compared with the reference backend. The roof is "
+      "the\n"
+      "larger of two times: bytes at the read bandwidth and FLOPs at the arithmetic peak, both\n"
+      "measured in the same run. Samples that other processes disturbed are dropped. See\n"
+      "docs/measuring.md; scripts/compare_bench.py compares two files.");
+  return {app, [command] { return run(*command); }};
+}
+
+}  // namespace baltoro::cli

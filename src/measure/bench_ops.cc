@@ -1,0 +1,60 @@
+#include "measure/bench_ops.h"
+
+#include <chrono>
+#include <memory>
+
+#include "cpu/backend.h"
+#include "ops/parity/compare.h"
+#include "ops/reference/reference_backend.h"
+
+namespace baltoro {
+namespace {
+
+// What an op multiplies: these are f32 inside in both activation types (docs/numerics.md).
+Activations products_of(const OpCase& op_case, const Backend& backend) {
+  const bool f32 = op_case.op == "kda_mix" || op_case.op == "mix_norm" || op_case.op == "route";
+  return f32 ? Activations::kF32 : backend.activations();
+}
+
+}  // namespace
+
+BenchRow bench_op(const OpCase& op_case, Backend& reference, Backend& candidate, Roof& roof,
+                  const RepeatOptions& options) {
+  BenchRow row;
+  row.name = op_case.op + " " + op_case.name;
+  row.threads = candidate.num_threads();
+  row.fault = check_parity(op_case, reference, candidate);
+  if (!row.fault.empty()) return row;
+
+  PreparedOp op = op_case.prepare(candidate);
+  row.work = {op.cost().flops, op.cost().bytes()};
+  row.floor = roof.floor(row.threads, row.work, products_of(op_case, candidate));
+  const auto run = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    op.run();
+    candidate.synchronize();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    return seconds.count();
+  };
+  row.samples = repeat(run, options);
+  return row;
+}
+
+void bench_ops(const std::vector<OpCase>& cases, const OpBench& bench,
+               const std::function<void(const Backend&)>& on_backend,
+               const std::function<void(const BenchRow&)>& on_row, Roof& roof) {
+  const std::unique_ptr<Backend> reference = make_reference_backend(bench.activations);
+  std::vector<std::unique_ptr<Backend>> candidates;
+  for (const int threads : bench.threads) {
+    candidates.push_back(make_cpu_backend(
+        {.activations = bench.activations, .num_threads = threads, .isa = bench.isa}));
+    on_backend(*candidates.back());
+  }
+  for (const OpCase& op_case : cases) {
+    for (const std::unique_ptr<Backend>& candidate : candidates) {
+      on_row(bench_op(op_case, *reference, *candidate, roof, bench.repeat));
+    }
+  }
+}
+
+}  // namespace baltoro

@@ -1,0 +1,68 @@
+// The roof over a piece of work: no run on this machine is faster than its bytes at read bandwidth
+// and its FLOPs at the peak of the arithmetic units, both measured in the same run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "baltoro/types.h"
+
+namespace baltoro {
+
+struct Work {
+  double flops = 0;
+  double bytes = 0;  // read and written
+
+  Work& operator+=(const Work& other) {
+    flops += other.flops;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
+enum class Bound : std::uint8_t { kMemory, kArithmetic };
+// "memory", "arithmetic".
+const char* to_string(Bound bound);
+
+struct Floor {
+  double seconds = 0;
+  Bound bound = Bound::kMemory;
+};
+
+// What measures the machine.
+struct RoofProbes {
+  // FLOPs a second of so many threads, see Roof::peak.
+  std::function<double(int, Activations)> peak;
+  // Bytes a second that so many threads read from so many bytes.
+  std::function<double(int, std::int64_t)> read_bandwidth;
+};
+
+// cpu/peak.h and measure/memory_bandwidth.h, again where others disturbed the probe. `isa` as in
+// EngineOptions.
+RoofProbes cpu_probes(const std::optional<std::string>& isa);
+
+// Measures on first use and remembers. One thread at a time.
+class Roof {
+ public:
+  explicit Roof(RoofProbes probes) : probes_(std::move(probes)) {}
+
+  // FLOPs a second of f32 products (kF32), or of the leaf table's products of bf16 values (kBf16).
+  double peak(int num_threads, Activations products);
+  // Bytes a second from a buffer of `bytes`, at most kMemoryProbeBytes, at least 1 MiB, to three
+  // binary digits.
+  double read_bandwidth(int num_threads, double bytes);
+  // The larger of the two times; memory that is read once and again is as fast as a buffer of its
+  // size.
+  Floor floor(int num_threads, const Work& work, Activations products);
+
+ private:
+  RoofProbes probes_;
+  std::map<std::pair<int, Activations>, double> peak_;
+  std::map<std::pair<int, std::int64_t>, double> bandwidth_;
+};
+
+}  // namespace baltoro
