@@ -93,7 +93,8 @@ WeightSizes weight_sizes(const CheckpointFiles& files, const ModelConfig& config
   sizes.trunk.resize(static_cast<std::size_t>(config.num_layers));
   sizes.num_experts = config.moe.num_experts;
   sizes.experts_per_token = config.moe.experts_per_token;
-  const auto share = static_cast<std::uint64_t>(partition_size);
+  // The binder refuses what is below 1.
+  const auto share = static_cast<std::uint64_t>(std::max(1, partition_size));
   for (const TensorInfo& tensor : files.tensors()) {
     if (is_vision_tensor(tensor.name)) continue;
     const std::optional<std::size_t> layer = layer_of(tensor.name);

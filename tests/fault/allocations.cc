@@ -37,6 +37,13 @@ void* operator new(std::size_t size, std::align_val_t align) {
   const auto alignment = static_cast<std::size_t>(align);
   return checked(std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment));
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
