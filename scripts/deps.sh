@@ -4,10 +4,11 @@
 #   scripts/deps.sh run    build the program
 #   scripts/deps.sh test   build and run the tests and the checks
 #   scripts/deps.sh ci     the above, and the fuzz targets
+#   scripts/deps.sh cross  build and test for 64-bit ARM
 #   scripts/deps.sh web    build the program with its HTTP server and test the page
 set -euo pipefail
 
-usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [[ $# -le 1 ]] || usage
 
 # The C++ compiler, the build tools and the libraries of the program itself.
@@ -19,6 +20,7 @@ case "${1:-run}" in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
   ci) packages+=("${test_packages[@]}" clang libclang-rt-dev) ;;
+  cross) packages+=("${test_packages[@]}" g++-aarch64-linux-gnu qemu-user) ;;
   web) packages+=(libcpp-httplib-dev prometheus-cpp-dev chromium) ;;
   *) usage ;;
 esac

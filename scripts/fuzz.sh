@@ -11,10 +11,8 @@ targets=("$@")
   chat_request_fuzz chat_parser_fuzz session_fuzz)
 
 build=build/fuzz
-cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -gline-tables-only" -DBALTORO_TESTS=OFF -DBALTORO_FUZZ=ON \
-  -DBALTORO_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
-cmake --build $build --target "${targets[@]}"
+[[ -f $build/build.ninja ]] || cmake --preset fuzz
+cmake --build --preset fuzz --target "${targets[@]}"
 
 # Seeds: committed files and small valid inputs, so that the first mutations already reach deep.
 seed() {  # seed TARGET NAME: standard input becomes a seed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the tests, with all that this needs, and runs those without the label `slow`.
-#   scripts/test.sh [preset [options of ctest...]]      presets: release (default), dev, tsan, ci
+#   scripts/test.sh [preset [options of ctest...]]      presets: release (default), dev, fuzz, tsan, ci
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

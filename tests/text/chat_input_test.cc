@@ -140,7 +140,7 @@ TEST(ParseConversation, EachWrongRequestNamesItsPath) {
       {R"({"messages": [], "response_format": {"type": "json_schema"}})",
        "usage: response_format.json_schema: expected an object with the schema, found nothing"}};
   for (const auto& [json, expected] : cases) {
-    EXPECT_EQ(error_of([&] { parse_conversation(json); }), expected) << json;
+    EXPECT_EQ(error_of([&json = json] { parse_conversation(json); }), expected) << json;
   }
 }
 

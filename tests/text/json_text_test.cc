@@ -117,7 +117,7 @@ TEST(JsonValue, WhatIsNoJsonIsRefusedWithItsPlace) {
       {"{} {}", "text after the end"},
       {std::string(300, '['), "nested deeper than 256"}};
   for (const auto& [json, expected] : cases) {
-    const std::string error = error_of([&] { parse_json(json, "request"); });
+    const std::string error = error_of([&json = json] { parse_json(json, "request"); });
     EXPECT_THAT(error, HasSubstr("usage: request: line ")) << json;
     EXPECT_THAT(error, HasSubstr(expected)) << json;
     EXPECT_FALSE(is_json(json)) << json;

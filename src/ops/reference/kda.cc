@@ -74,7 +74,7 @@ class SequenceMixer {
     return {view.f32() + sequence_.first_row * view.cols(),
             taps,
             view.cols(),
-            history_.data() + offset,
+            history_.empty() ? nullptr : history_.data() + offset,  // empty: a width of 1
             shape_.conv_channels(),
             shape_.conv_width};
   }
