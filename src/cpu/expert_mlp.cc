@@ -22,7 +22,7 @@ struct Groups {
   std::int32_t* first = nullptr;        // [num_experts + 1]
   std::int32_t* active = nullptr;       // experts with rows, ascending
   std::int64_t num_active = 0;
-  bool one_row = false;     // all experts meet the same row
+  bool one_row = false;     // the active experts have one pair each, all of the same row
   float* hidden = nullptr;  // [pairs, F]
   float* down = nullptr;    // [pairs, Z]
   // The rows of each expert together: inputs (one row alone is packed once for all) and hidden.

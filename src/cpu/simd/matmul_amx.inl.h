@@ -234,9 +234,9 @@ class AmxMatmul {
   // Where the depth block of output tile n is read: where it lies, or from the panel.
   void place_tiles(std::int64_t n) {
     const std::int64_t first = n * 16;
-    in_place_[n] = Reader::kOrder == LeafFormat::kBf16 && a_.num_rows <= kDirectTileRows &&
-                   block_.count % kPair == 0 && first + 16 <= a_.num_outputs;
-    if (in_place_[n]) {
+    const bool in_place = Reader::kOrder == LeafFormat::kBf16 && a_.num_rows <= kDirectTileRows &&
+                          block_.count % kPair == 0 && first + 16 <= a_.num_outputs;
+    if (in_place) {
       tiles_[n] = {a_.weight + first * a_.weight_stride + 2 * block_.begin, a_.weight_stride, 64};
     } else {
       // All of it before the first tile load, which would wait for stores still under way.
@@ -317,7 +317,6 @@ class AmxMatmul {
   std::int64_t configured_ = 0;  // rows of a block in the loaded tile configuration
   DepthBlock block_{};
   WeightTiles tiles_[kOutputTiles]{};
-  bool in_place_[kOutputTiles]{};
 };
 
 // More than kMatmulRows rows are packed rows.
