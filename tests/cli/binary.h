@@ -13,6 +13,11 @@ struct Outcome {
   std::string err;
 };
 
+// Whether `part` stands in an output.
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 // Standard input is `input`. Not a terminal, so no progress bars and no colour.
 Outcome run_baltoro(const std::vector<std::string>& arguments, const std::string& input = {});
 

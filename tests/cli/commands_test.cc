@@ -17,14 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::has;
 using testing::Outcome;
 using testing::run_baltoro;
 using testing::TempDir;
 using testing::text_model;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string join(const std::vector<int>& ids) {
   std::ostringstream out;

@@ -14,14 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::has;
 using testing::Outcome;
 using testing::run_baltoro;
 using testing::TempDir;
 using testing::text_model;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The text model's experts are packed already: its trunk is what can be quantised.
 std::vector<std::string> int8_call(const fs::path& dst) {

@@ -12,15 +12,12 @@
 namespace baltoro {
 namespace {
 
+using testing::has;
 using testing::Outcome;
 using testing::run_baltoro;
 
 const std::vector<std::string> kCommands = {"run",   "chat",  "inspect",   "tokenize", "compare",
                                             "score", "bench", "bench-ops", "synth",    "quantize"};
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(CliHelp, EveryCommandHasHelpWithExamples) {
   for (const std::string& command : kCommands) {
