@@ -10,7 +10,7 @@
 #include "baltoro/error.h"
 #include "baltoro/version.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
+#include "core/suggest.h"
 #include "io/mapping_fault.h"
 
 namespace baltoro::cli {

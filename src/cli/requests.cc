@@ -12,8 +12,8 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/format.h"
-#include "cli/suggest.h"
 #include "core/error.h"
+#include "core/suggest.h"
 #include "io/json_file.h"
 
 namespace baltoro::cli {

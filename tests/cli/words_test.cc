@@ -12,7 +12,7 @@
 #include "cli/format.h"
 #include "cli/id_list.h"
 #include "cli/sampling_options.h"
-#include "cli/suggest.h"
+#include "core/suggest.h"
 
 namespace baltoro::cli {
 namespace {

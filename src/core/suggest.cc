@@ -1,9 +1,9 @@
-#include "cli/suggest.h"
+#include "core/suggest.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace baltoro::cli {
+namespace baltoro {
 namespace {
 
 constexpr std::size_t kMinPrefix = 3;
@@ -49,4 +49,4 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return best;
 }
 
-}  // namespace baltoro::cli
+}  // namespace baltoro

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace baltoro::cli {
+namespace baltoro {
 
 // Edits that turn a into b: insert, delete, replace, swap neighbours.
 int edit_distance(std::string_view a, std::string_view b);
@@ -14,4 +14,4 @@ int edit_distance(std::string_view a, std::string_view b);
 // alike (more than a third of the word, at least 2).
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-}  // namespace baltoro::cli
+}  // namespace baltoro

@@ -1,0 +1,75 @@
+// What share of a machine's peaks its kernels and links reach, and what they add to the roofline.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/hardware.h"
+#include "plan/network.h"
+#include "plan/part.h"
+
+namespace baltoro::plan {
+
+// Piecewise linear in log x through (x, y) with ascending x; constant beyond the ends.
+class Curve {
+ public:
+  Curve(double constant = 1) : points_{{1, constant}} {}  // NOLINT: a number is a curve
+  explicit Curve(std::vector<std::pair<double, double>> points) : points_(std::move(points)) {}
+  double at(double x) const;
+
+ private:
+  std::vector<std::pair<double, double>> points_;
+};
+
+// One part: the time of its kernels is
+//   max(flops / (F e_F(rows)), bytes / (B e_B(bytes of one call)), scan) + calls * fixed_seconds
+// rows: those that one weight matrix meets.
+struct PartRates {
+  Curve flops;
+  Curve bandwidth;
+  double fixed_seconds = 0;
+};
+
+struct Efficiency {
+  enum class Kind : std::uint8_t { kDatasheet, kTypical, kMeasured };
+  Kind kind = Kind::kDatasheet;
+  std::array<PartRates, kNumParts> parts;
+  double inside_links = 1;
+  double outside_links = 1;
+  bool latencies = false;       // of collectives, and the fixed time a layer
+  bool executed_flops = false;  // time counts what the usual algorithm executes, not the ideal
+  double tile_rows = 1;         // rows that grouped products pad an expert to
+  // Of measured rates: (5 %, 95 %) quantiles of measured over predicted time.
+  std::pair<double, double> residuals = {1, 1};
+
+  // A bound is not a prediction: no run is faster, and most are far slower.
+  const char* result_name() const { return kind == Kind::kDatasheet ? "bound" : "prediction"; }
+};
+
+const char* efficiency_name(Efficiency::Kind kind);
+// datasheet: every peak is reached and nothing else takes time. typical: shares that public
+// kernels reach (docs/cost-model.md 7).
+Efficiency datasheet_efficiency();
+Efficiency typical_efficiency();
+// "datasheet" or "typical"; measured rates come from a calibration.
+Efficiency parse_efficiency(std::string_view text);
+
+// Rates of the links of a machine at this efficiency.
+LinkRates link_rates(const Hardware& hardware, const Efficiency& efficiency);
+
+// Which matrix units a product runs on.
+struct MmaPath {
+  const char* name = "";  // "W4A8"
+  double flops = 0;
+  std::string reason;
+};
+// By the format of the weights and what the machine has: FP8 products for FP8, and for MXFP4 where
+// there are 4-bit units (MXFP8 activations, as the model was trained); FP4 products for NVFP4;
+// BF16 products, with weights converted on the way, for all else.
+MmaPath mma_path(const Hardware& hardware, Format weights);
+
+}  // namespace baltoro::plan
