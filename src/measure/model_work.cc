@@ -34,23 +34,23 @@ double mla_flops(const ModelConfig& config, const PassShape& shape) {
   return layers * (flops - 2 * kv_b * static_cast<double>(shape.tokens));
 }
 
-// How many experts of a layer `tokens` tokens touch together.
-double distinct_experts(const MoeConfig& moe, double tokens) {
-  const auto all = static_cast<double>(moe.num_experts);
-  const double missed = 1 - static_cast<double>(moe.experts_per_token) / all;
-  return all * (1 - std::pow(missed, tokens));
-}
-
-double weight_bytes(const ModelConfig& config, const EngineInfo& info, double tokens) {
+double weight_bytes(const ModelConfig& config, const EngineInfo& info, std::int64_t tokens) {
   const auto one_token = static_cast<double>(info.decode_weight_bytes);
   if (config.moe.num_experts == 0) return one_token;
   const auto chosen = static_cast<double>(compute_model_stats(config).active_expert_bytes);
   const double touched =
-      distinct_experts(config.moe, tokens) / static_cast<double>(config.moe.experts_per_token);
+      expected_distinct_experts(config.moe.num_experts, config.moe.experts_per_token, tokens) /
+      static_cast<double>(config.moe.experts_per_token);
   return one_token + chosen * (touched - 1);
 }
 
 }  // namespace
+
+double expected_distinct_experts(std::int64_t experts, std::int64_t top_k, std::int64_t tokens) {
+  const auto all = static_cast<double>(experts);
+  const double missed = 1 - static_cast<double>(top_k) / all;
+  return all * (1 - std::pow(missed, static_cast<double>(tokens)));
+}
 
 Work pass_work(const ModelConfig& config, const EngineInfo& info, const PassShape& shape) {
   const ModelStats stats = compute_model_stats(config);
@@ -63,7 +63,7 @@ Work pass_work(const ModelConfig& config, const EngineInfo& info, const PassShap
   Work work;
   work.flops =
       batch * (2 * (tokens * body + head) + kda_flops(config, shape) + mla_flops(config, shape));
-  work.bytes = weight_bytes(config, info, batch * tokens) +
+  work.bytes = weight_bytes(config, info, shape.batch * shape.tokens) +
                batch * (2 * static_cast<double>(info.state_bytes) +
                         (depth + tokens) * static_cast<double>(info.cache_bytes_per_token));
   return work;

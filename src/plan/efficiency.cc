@@ -23,17 +23,6 @@ Curve expert_read_curve() {
 
 }  // namespace
 
-double Curve::at(double x) const {
-  if (x <= points_.front().first) return points_.front().second;
-  for (std::size_t i = 1; i < points_.size(); ++i) {
-    const auto& [x1, y1] = points_[i];
-    if (x > x1) continue;
-    const auto& [x0, y0] = points_[i - 1];
-    return y0 + (y1 - y0) * std::log(x / x0) / std::log(x1 / x0);
-  }
-  return points_.back().second;
-}
-
 const char* efficiency_name(Efficiency::Kind kind) {
   constexpr std::array kNames = {"datasheet", "typical", "measured"};
   return kNames[static_cast<std::size_t>(kind)];

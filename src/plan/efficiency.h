@@ -6,24 +6,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
+#include "plan/curve.h"
 #include "plan/hardware.h"
 #include "plan/network.h"
 #include "plan/part.h"
 
 namespace baltoro::plan {
-
-// Piecewise linear in log x through (x, y) with ascending x; constant beyond the ends.
-class Curve {
- public:
-  Curve(double constant = 1) : points_{{1, constant}} {}  // NOLINT: a number is a curve
-  explicit Curve(std::vector<std::pair<double, double>> points) : points_(std::move(points)) {}
-  double at(double x) const;
-
- private:
-  std::vector<std::pair<double, double>> points_;
-};
 
 // One part: the time of its kernels is
 //   max(flops / (F e_F(rows)), bytes / (B e_B(bytes of one call)), scan) + calls * fixed_seconds

@@ -1,0 +1,279 @@
+#include "measure/op_points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/rng.h"
+#include "measure/op_points_sequence.h"
+#include "ops/embed.h"
+#include "ops/expert_mlp.h"
+#include "ops/glu_mlp.h"
+#include "ops/linear.h"
+#include "ops/mix_norm.h"
+#include "ops/route.h"
+
+namespace baltoro {
+namespace {
+
+using F = WeightFormat;
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kCached = 8 * kMiB;    // beyond the private caches of a core
+constexpr std::int64_t kMemory = 256 * kMiB;  // beyond the shared ones
+constexpr Activation kSitu{ActivationKind::kSitu, 4, 25};
+
+const char* name_of(F format) {
+  return format == F::kBf16 ? "bf16" : format == F::kMxfp4 ? "mxfp4" : "mxint8";
+}
+
+class Points {
+ public:
+  explicit Points(std::vector<OpPoint>& list) : list_(list) {}
+
+  void linear(F format, std::int64_t rows, std::int64_t cols, std::int64_t outputs,
+              std::int64_t set, const char* group = "linear") {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      const TensorView x = memory.activations(rows, cols);
+      const TensorView out = memory.activations(rows, outputs);
+      return [=, &memory] {
+        LinearArgs args{.x = x};
+        args.add(memory.weight(format, outputs, cols), out);
+        baltoro::linear(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args);
+      };
+    };
+    add(group, fmt::format("{} M={} K={} N={}", name_of(format), rows, cols, outputs), set,
+        prepare);
+  }
+
+  void glu(F format, std::int64_t rows, std::int64_t hidden, std::int64_t inner, std::int64_t set) {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      const TensorView x = memory.activations(rows, hidden);
+      const TensorView out = memory.activations(rows, hidden);
+      return [=, &memory] {
+        GluMlpArgs args;
+        args.x = x;
+        args.gate = memory.weight(format, inner, hidden);
+        args.up = memory.weight(format, inner, hidden);
+        args.down = memory.weight(format, hidden, inner);
+        args.activation = kSitu;
+        args.out = out;
+        glu_mlp(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args);
+      };
+    };
+    add("glu_mlp", fmt::format("{} M={} D={} F={}", name_of(format), rows, hidden, inner), set,
+        prepare);
+  }
+
+  struct Moe {
+    std::int64_t experts, top_k, width, inner;
+  };
+  void experts(F format, std::int64_t rows, const Moe& moe, std::int64_t set) {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      const TensorView z = memory.activations(rows, moe.width);
+      const TensorView out = memory.activations(rows, moe.width);
+      const float* weights = memory.vector(rows * moe.top_k);
+      const std::vector<std::int32_t> ids = random_choices(rows, moe);
+      std::vector<bool> used(static_cast<std::size_t>(moe.experts));
+      for (const std::int32_t id : ids) used[static_cast<std::size_t>(id)] = true;
+      const auto distinct = static_cast<double>(std::count(used.begin(), used.end(), true));
+      return [=, &memory] {
+        std::vector<ExpertWeights> table(used.size());
+        for (std::size_t e = 0; e < used.size(); ++e) {
+          if (!used[e]) continue;
+          table[e].w1 = memory.weight(format, moe.inner, moe.width);
+          table[e].w3 = memory.weight(format, moe.inner, moe.width);
+          table[e].w2 = memory.weight(format, moe.width, moe.inner);
+        }
+        const ExpertMlpArgs args{.z = z,
+                                 .ids = ids.data(),
+                                 .weights = weights,
+                                 .top_k = static_cast<int>(moe.top_k),
+                                 .experts = table,
+                                 .activation = kSitu,
+                                 .out = out};
+        expert_mlp(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args, distinct);
+      };
+    };
+    add("expert_mlp",
+        fmt::format("{} M={} {} of {}, Z={} F={}", name_of(format), rows, moe.top_k, moe.experts,
+                    moe.width, moe.inner),
+        set, prepare);
+  }
+
+  void route(std::int64_t rows, std::int64_t hidden, std::int64_t experts, int top_k,
+             std::int64_t set) {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      const TensorView x = memory.activations(rows, hidden);
+      const float* bias = memory.vector(experts);
+      auto ids = std::make_shared<std::vector<std::int32_t>>(rows * top_k);
+      auto weights = std::make_shared<std::vector<float>>(rows * top_k);
+      return [=, &memory] {
+        const WeightView weight = memory.weight(F::kBf16, experts, hidden);
+        const RouteArgs args{.x = x,
+                             .weight = weight,
+                             .bias = bias,
+                             .top_k = top_k,
+                             .ids = ids->data(),
+                             .weights = weights->data()};
+        baltoro::route(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args);
+      };
+    };
+    add("route", fmt::format("M={} D={} {} of {}", rows, hidden, top_k, experts), set, prepare);
+  }
+
+  void mix(std::int64_t rows, std::int64_t hidden, int sources, bool delta, std::int64_t set) {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      const DType dtype = memory.backend().activation_dtype();
+      const TensorView out = memory.activations(rows, hidden);
+      const float* norm = memory.vector(hidden);
+      return [=, &memory] {
+        const auto bytes = rows * hidden * static_cast<std::int64_t>(dtype_bytes(dtype));
+        const auto source = [&] { return TensorView{memory.items(bytes), dtype, {rows, hidden}}; };
+        std::vector<ConstTensorView> bank;
+        for (int i = 1; i < sources; ++i) bank.push_back(source());
+        MixNormArgs args;
+        args.bank = bank;
+        args.prefix = source();
+        if (delta) args.delta = source();
+        args.res_norm = args.res_proj = args.norm = norm;
+        args.mix_eps = args.norm_eps = 1e-5f;
+        args.out = out;
+        mix_norm(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args);
+      };
+    };
+    add("mix_norm",
+        fmt::format("M={} D={} {} sources{}", rows, hidden, sources, delta ? " and a sum" : ""),
+        set, prepare);
+  }
+
+  void embed(std::int64_t rows, std::int64_t hidden, std::int64_t set) {
+    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+      constexpr std::int64_t kVocab = 16384;
+      const TensorView out = memory.activations(rows, hidden);
+      std::vector<std::int32_t> ids;
+      const Philox random(13, 0);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::uint32_t word = random.block(static_cast<std::uint64_t>(r))[0];
+        ids.push_back(static_cast<std::int32_t>(word % kVocab));
+      }
+      return [=, &memory] {
+        const WeightView table = memory.weight(F::kBf16, kVocab, hidden);
+        const EmbedArgs args{.table = table, .ids = ids, .out = out};
+        baltoro::embed(memory.backend(), args);
+        return plan::kernel_call(memory.backend(), args);
+      };
+    };
+    add("embed", fmt::format("M={} D={}", rows, hidden), set, prepare);
+  }
+
+ private:
+  // top_k different experts a row, uniform.
+  static std::vector<std::int32_t> random_choices(std::int64_t rows, const Moe& moe) {
+    const Philox random(12, 0);
+    std::vector<std::int32_t> ids;
+    std::uint64_t counter = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto begin = static_cast<std::ptrdiff_t>(ids.size());
+      while (std::ssize(ids) - begin < moe.top_k) {
+        const std::uint64_t word = random.block(counter++)[0];
+        const auto id =
+            static_cast<std::int32_t>(word * static_cast<std::uint64_t>(moe.experts) >> 32);
+        if (std::find(ids.begin() + begin, ids.end(), id) == ids.end()) ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+
+  void add(const std::string& group, const std::string& shape, std::int64_t set,
+           std::function<OpCall(RotatingMemory&)> prepare) {
+    list_.push_back({group, fmt::format("{}, {} MiB", shape, set / kMiB), set, std::move(prepare)});
+  }
+
+  std::vector<OpPoint>& list_;
+};
+
+void add_stream(Points& points) {
+  for (const std::int64_t mib : {4, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128, 256}) {
+    points.linear(F::kBf16, 1, 1024, 2048, mib * kMiB, "stream");
+  }
+}
+
+void add_products(Points& points) {
+  for (const F format : {F::kBf16, F::kMxfp4, F::kMxint8}) {
+    for (const std::int64_t rows : {1, 2, 4, 8, 16, 64, 512}) {
+      points.linear(format, rows, 1024, 1024, kCached);
+    }
+    for (const std::int64_t rows : {1, 8, 64, 512}) {
+      points.linear(format, rows, 256, 1024, kCached);
+    }
+    for (const std::int64_t cols : {256, 512, 1024, 2048, 4096}) {
+      points.linear(format, 1, cols, 2 * kMiB / cols, kMemory);
+    }
+    for (const std::int64_t rows : {4, 16, 64}) points.linear(format, rows, 1024, 2048, kMemory);
+    points.linear(format, 1, 256, 128, kCached);
+    points.linear(format, 1, 128, 256, kCached);
+  }
+}
+
+void add_ffn(Points& points) {
+  for (const F format : {F::kBf16, F::kMxint8}) {
+    for (const std::int64_t rows : {1, 4, 16, 64, 256}) {
+      points.glu(format, rows, 768, 768, kCached);
+    }
+    for (const std::int64_t rows : {1, 8, 32}) points.glu(format, rows, 1024, 1536, kMemory);
+    for (const std::int64_t rows : {1, 8, 64}) points.glu(format, rows, 256, 256, kCached);
+    points.glu(format, 1, 256, 1024, kCached);
+    points.glu(format, 1, 256, 512, kMemory);
+  }
+  const Points::Moe large{64, 8, 512, 384}, little{16, 4, 128, 128};
+  for (const F format : {F::kMxfp4, F::kMxint8, F::kBf16}) {
+    for (const std::int64_t rows : {1, 8, 16, 32, 64, 128, 256, 512}) {
+      points.experts(format, rows, {16, 8, 512, 384}, 24 * kMiB);
+    }
+    for (const std::int64_t rows : {1, 4, 16, 64, 256})
+      points.experts(format, rows, large, kMemory);
+    for (const std::int64_t rows : {1, 8, 64, 512}) points.experts(format, rows, little, kCached);
+  }
+  for (const std::int64_t rows : {1, 8, 64, 512}) points.route(rows, 1024, 64, 8, kCached);
+  points.route(1, 256, 16, 4, kCached);
+  points.route(64, 256, 16, 4, kCached);
+  points.route(1, 1024, 64, 8, kMemory);
+  points.route(1, 3584, 256, 8, kMemory);
+}
+
+void add_rows(Points& points) {
+  for (const std::int64_t set : {kCached, kMemory}) {
+    for (const int sources : {2, 5, 9}) points.mix(1, 1024, sources, true, set);
+    for (const std::int64_t rows : {4, 64}) points.mix(rows, 1024, 5, true, set);
+  }
+  points.mix(512, 1024, 2, true, kMemory);
+  points.mix(512, 1024, 9, true, kMemory);
+  points.mix(1, 256, 1, false, kCached);
+  points.mix(1, 256, 2, true, kCached);
+  points.mix(1, 256, 5, true, kCached);
+  points.mix(64, 256, 1, false, kCached);
+  points.mix(64, 256, 5, true, kCached);
+  points.mix(512, 512, 1, false, kMemory);
+  for (const std::int64_t rows : {1, 64, 512}) points.embed(rows, 1024, kMemory);
+}
+
+}  // namespace
+
+std::vector<OpPoint> op_points() {
+  std::vector<OpPoint> list;
+  Points points(list);
+  add_stream(points);
+  add_products(points);
+  add_ffn(points);
+  add_rows(points);
+  add_sequence_points(list);
+  return list;
+}
+
+}  // namespace baltoro

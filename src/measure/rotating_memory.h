@@ -1,0 +1,50 @@
+// Memory for calls of single ops that meet their weights, states and caches where a forward pass over
+// a working set of so many bytes would: each call takes the next part, round and round.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/tensor_view.h"
+#include "ops/backend.h"
+
+namespace baltoro {
+
+// Of one backend, which outlives it. Throws Error{kOutOfMemory}.
+class RotatingMemory {
+ public:
+  explicit RotatingMemory(Backend& backend) : backend_(backend) {}
+
+  Backend& backend() const { return backend_; }
+  // From now on weights and items go round in this many bytes each. Views from before become
+  // invalid, fixed memory not.
+  void set_working_set(std::int64_t bytes);
+
+  // Values of magnitude 1/64 to 1; scales of grouped formats about 1/16.
+  WeightView weight(WeightFormat format, std::int64_t rows, std::int64_t cols);
+  // What an op reads or updates in place: states, cache pages, banked activations. f32 or bf16.
+  std::byte* items(std::int64_t bytes);
+
+  // Memory of their own, which every call meets again.
+  TensorView activations(std::int64_t rows, std::int64_t cols);
+  const float* vector(std::int64_t count);
+
+ private:
+  struct Ring {
+    Buffer buffer;
+    std::int64_t size = 0;  // of the buffer, what is in use
+    std::int64_t next = 0;
+  };
+  std::byte* take(Ring& ring, std::int64_t bytes, std::span<const std::uint16_t> pattern);
+  Buffer filled(std::int64_t bytes, std::span<const std::uint16_t> pattern);
+
+  Backend& backend_;
+  Ring weights_, scales_, items_;
+  std::deque<Buffer> fixed_;
+};
+
+}  // namespace baltoro
