@@ -24,11 +24,13 @@ Command add_compare(CLI::App& root);
 Command add_score(CLI::App& root);
 Command add_bench(CLI::App& root);
 Command add_bench_ops(CLI::App& root);
+Command add_plan(CLI::App& root);
 
 // Exit statuses (include/baltoro/error.h maps the error codes).
 constexpr int kOk = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int kBadModel = 3;
+constexpr int kDoesNotFit = 6;
 
 }  // namespace baltoro::cli

@@ -28,7 +28,7 @@ int exit_status(ErrorCode code) {
     case ErrorCode::kUnsupported:
       return 5;
     case ErrorCode::kDoesNotFit:
-      return 6;
+      return kDoesNotFit;
     case ErrorCode::kIo:
     case ErrorCode::kNonFinite:
     case ErrorCode::kInternal:
@@ -57,12 +57,23 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best.empty() ? std::string() : fmt::format("; did you mean {}?", best);
 }
 
+// The command that was given, or its subcommand; the program where there is none.
+const CLI::App& innermost(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost(*chosen.front());
+}
+
+// "baltoro plan sweep".
+std::string command_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : command_name(*parent) + " " + app.get_name();
+}
+
 // What the parser could not place, as one message; empty where there is nothing.
 std::string describe_leftovers(const CLI::App& root) {
-  const auto chosen = root.get_subcommands();
-  const CLI::App& app = chosen.empty() ? root : *chosen.front();
-  const std::string help =
-      chosen.empty() ? "baltoro --help" : "baltoro " + app.get_name() + " --help";
+  const CLI::App& app = innermost(root);
+  const bool chosen = &app != &root;
+  const std::string help = command_name(app) + " --help";
   std::string first_word;
   for (const std::string& word : root.remaining(true)) {
     if (word.size() > 1 && word[0] == '-') {
@@ -73,7 +84,7 @@ std::string describe_leftovers(const CLI::App& root) {
     if (first_word.empty()) first_word = word;
   }
   if (first_word.empty()) return {};
-  if (!chosen.empty()) {
+  if (chosen) {
     return fmt::format("unexpected argument \"{}\"; quote a text that holds spaces (see {})",
                        first_word, help);
   }
@@ -89,8 +100,7 @@ std::string describe_leftovers(const CLI::App& root) {
 std::string describe_mismatch(const CLI::App& root, const CLI::ArgumentMismatch& error) {
   const std::string message = error.what();
   const std::string name = message.substr(0, message.find(':'));
-  const auto chosen = root.get_subcommands();
-  const CLI::App& app = chosen.empty() ? root : *chosen.front();
+  const CLI::App& app = innermost(root);
   const CLI::Option* option = app.get_option_no_throw(name);
   if (option == nullptr) return message;
   if (option->count() > 1) {
@@ -110,9 +120,10 @@ int run(int argc, char** argv) {
       "baltoro");
   app.set_version_flag("--version", std::string("baltoro ") + version());
   app.allow_extras();
-  const std::vector<Command> commands = {
-      add_run(app),   add_chat(app),  add_inspect(app),   add_tokenize(app), add_compare(app),
-      add_score(app), add_bench(app), add_bench_ops(app), add_synth(app),    add_quantize(app)};
+  const std::vector<Command> commands = {add_run(app),      add_chat(app),      add_inspect(app),
+                                         add_tokenize(app), add_compare(app),   add_score(app),
+                                         add_bench(app),    add_bench_ops(app), add_plan(app),
+                                         add_synth(app),    add_quantize(app)};
   for (const Command& command : commands) command.app->allow_extras();
   try {
     app.parse(argc, argv);

@@ -28,6 +28,11 @@ const char* efficiency_name(Efficiency::Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+const char* Efficiency::result_name() const {
+  constexpr std::array kNames = {"bound", "estimate", "prediction"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
 Efficiency datasheet_efficiency() { return {}; }
 
 Efficiency typical_efficiency() {

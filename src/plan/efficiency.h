@@ -35,8 +35,9 @@ struct Efficiency {
   // Of measured rates: (5 %, 95 %) quantiles of measured over predicted time.
   std::pair<double, double> residuals = {1, 1};
 
-  // A bound is not a prediction: no run is faster, and most are far slower.
-  const char* result_name() const { return kind == Kind::kDatasheet ? "bound" : "prediction"; }
+  // "bound": no run is faster, and most are far slower. "estimate": by what others measured.
+  // "prediction": by what this machine did.
+  const char* result_name() const;
 };
 
 const char* efficiency_name(Efficiency::Kind kind);

@@ -18,7 +18,8 @@ constexpr const char* kVendor = "vendor datasheet, from memory";
 constexpr const char* kBlis = "inference-sim hardware.json";
 constexpr const char* kDeepEp = "DeepEP benchmarks and issues";
 constexpr const char* kFlashKda = "fit to FlashKDA's published runs";
-constexpr const char* kServing = "fit to published batch-1 serving, over 0.75 of the roofline";
+constexpr const char* kServing =
+    "fit to published batch-1 serving over 0.75 of the roofline, less two all-reduces";
 constexpr const char* kAllReduce = "small all-reduce of public serving stacks";
 
 struct Row {
@@ -48,9 +49,9 @@ constexpr std::array<Row, 19> kRows = {{
     {"gb300", "GB300 NVL72", 278, 8.0, 2500, 5000, 15000, 900, 72, 100, kSpecs, kBlackwell, 152},
     {"mi300x", "MI300X", 192, 5.3, 1307, 2615, 0, 448, 8, 50, kSpecs, kMesh, 304},
     {"mi355x", "MI355X", 288, 8.0, 2516, 5033, 10066, 538, 8, 50, kSpecs, kMesh, 256},
-    {"rtx4090", "RTX 4090, FP32 accumulation", 24, 1.008, 165, 330, 0, 32, 1, 0, kVendor, kDesktop,
+    {"rtx4090", "RTX 4090, FP32 accumulation", 24, 1.008, 165, 330, 0, 32, 8, 0, kVendor, kDesktop,
      128},
-    {"rtx5090", "RTX 5090", 32, 1.792, 210, 419, 1676, 64, 1, 0, kVendor, kDesktop, 170},
+    {"rtx5090", "RTX 5090", 32, 1.792, 210, 419, 1676, 64, 8, 0, kVendor, kDesktop, 170},
     {"gb10", "DGX Spark GB10", 128, 0.273, 125, 250, 500, 0, 1, 25, kVendor, kDesktop, 48},
     {"m3-ultra", "Mac Studio M3 Ultra 512 GB, 75 % for the GPU", 384, 0.819, 28.4, 0, 0, 0, 1, 8,
      kVendor, kDesktop, 80},
@@ -71,7 +72,7 @@ void add_kernels(Hardware& hardware, const Row& row) {
   const bool blackwell = row.kind == kBlackwell;
   hardware.processors = sheet(row.processors, row.source);
   hardware.scan_chunk_seconds = typical((blackwell ? 7.5 : 11.5) * kMicro, kFlashKda);
-  hardware.layer_seconds = typical((blackwell ? 50 : 120) * kMicro, kServing);
+  hardware.layer_seconds = typical((blackwell ? 30 : 100) * kMicro, kServing);
   hardware.scale_up_latency = typical(10 * kMicro, kAllReduce);
   hardware.scale_out_latency = typical(20 * kMicro, kAllReduce);
 }

@@ -84,7 +84,7 @@ void apply_overlap(const Overlap& overlap, Step& step) {
       routed.hidden = std::min(routed.network, routed.kernel());
       break;
     case Overlap::Kind::kTwoBatch:
-      hide(step, std::min(step.kernel_seconds(), step.network_seconds()));
+      if (step.halved) hide(step, std::min(step.kernel_seconds(), step.network_seconds()));
       break;
     case Overlap::Kind::kFraction:
       hide(step, overlap.fraction * std::min(step.kernel_seconds(), step.network_seconds()));
@@ -178,8 +178,9 @@ Step compute_step(const Scenario& scenario, const StepShape& shape) {
   step.microbatches = microbatch.count;
   step.duty = real(microbatch.count) / real(scenario.layout.pp);
   StepShape half = microbatch.shape;
-  const bool two_batch = scenario.workload.overlap.kind == Overlap::Kind::kTwoBatch && halve(half);
-  step.work = two_batch ? twice(step_work(scenario, half)) : step_work(scenario, microbatch.shape);
+  step.halved = scenario.workload.overlap.kind == Overlap::Kind::kTwoBatch && halve(half);
+  step.work =
+      step.halved ? twice(step_work(scenario, half)) : step_work(scenario, microbatch.shape);
   fill_times(scenario, step);
   apply_overlap(scenario.workload.overlap, step);
   for (PartTime& time : step.time) time.bound = bound_of(time);

@@ -74,6 +74,7 @@ struct Step {
   std::int64_t microbatches = 1;
   // Microbatches over stages: the share of work_of_all that one device does in `seconds`.
   double duty = 1;
+  bool halved = false;  // two-batch overlap: a step of one row has no halves
   StepWork work;
   std::array<PartTime, kNumParts> time;
 

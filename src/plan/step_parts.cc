@@ -11,6 +11,7 @@
 #include "ops/route.h"
 #include "plan/inventory.h"
 #include "plan/knee_formulas.h"
+#include "plan/placement.h"
 #include "plan/scan.h"
 #include "plan/step.h"
 
@@ -80,10 +81,8 @@ class Builder {
     work.activation_bytes += calls * cost.activation_bytes;
   }
 
-  // Bytes of the part's matrices on this device, each read once.
-  void add_weights(Part part, double parts) {
-    at(part).weight_bytes += part_bytes(model_, part) / parts;
-  }
+  // The part's matrices on this device, each read once.
+  void add_weights(Part part) { at(part).weight_bytes += device_part_bytes(model_, layout_, part); }
 
   // FLOPs of `parameters` on each row; the input [rows, d] read, `outputs` values a row written.
   Cost products(double parameters, double inputs, double outputs) const {
@@ -106,7 +105,7 @@ class Builder {
     const std::int64_t vocabulary = ceil_div(config_.vocab_size, layout_.tp);
     add(Part::kHead, head_cost(rows, matrix(vocabulary, config_.hidden_size), dtype_), 1, 1);
     at(Part::kHead).rows = real(rows);
-    add_weights(Part::kHead, tp);
+    add_weights(Part::kHead);
     // Each rank's largest logit and its id.
     constexpr double kPair = 8;
     at(Part::kHead).network = all_gather(tensor_group(), real(rows * layout_.tp) * kPair);
@@ -119,7 +118,7 @@ class Builder {
     const double mine = (parameters.projections - whole) / parts + whole;
     // Outputs of the first products, and the second product's input.
     add(part, products(mine, 2 * width_, width / parts), layers, 1);
-    at(part).weight_bytes = layers * mine * format_bytes(part_format(model_.formats, part));
+    add_weights(part);
     const Group group = {layout_.attention_tp(), hardware_.scale_up_domain};
     at(part).network = all_reduce(group, row_bytes(), switch_adds()) * layers;
   }
@@ -138,7 +137,7 @@ class Builder {
     cost += kda_mix_cost(shape, prompts_ * shape_.prompt_tokens, prompts_, dtype_, Origin::kPrompt);
     cost.activation_bytes /= parts;
     add(Part::kKdaState, cost, layers, parts);
-    add_weights(Part::kKdaState, parts);
+    add_weights(Part::kKdaState);
     PartWork& work = at(Part::kKdaState);
     work.cache_bytes = 2 * real(sequences_ + prompts_) *
                        (state_bytes_per_sequence(model_) + conv_bytes_per_sequence(model_)) / parts;
@@ -162,14 +161,6 @@ class Builder {
       cost += row;
     }
     return cost;
-  }
-
-  // Cuts of the cache of one sequence: the latent is whole on every tp rank, GQA's heads are not.
-  double cache_parts() const {
-    const double heads = config_.mla.kind == MlaKind::kGqa
-                             ? real(std::min(layout_.attention_tp(), config_.mla.num_kv_heads))
-                             : 1;
-    return std::max(heads, real(layout_.dcp));
   }
 
   void attention() {
@@ -200,9 +191,10 @@ class Builder {
     }
     cost.activation_bytes /= parts;
     add(Part::kAttnCore, cost, layers, parts);
-    add_weights(Part::kAttnCore, parts);
+    add_weights(Part::kAttnCore);
     PartWork& work = at(Part::kAttnCore);
-    work.cache_bytes = layers * cost.state_bytes * format_bytes(model_.formats.kv) / cache_parts();
+    work.cache_bytes =
+        layers * cost.state_bytes * format_bytes(model_.formats.kv) / cache_cuts(model_, layout_);
     work.network = context_parallel(shape) * layers;
   }
 
@@ -236,20 +228,19 @@ class Builder {
     const double layers = real(model_.num_moe());
     const MoeConfig& moe = config_.moe;
     const std::int64_t input = moe.router_reads_latent ? moe.latent_size : config_.hidden_size;
-    const double router_parts = layout_.replicate_small ? 1 : real(layout_.tp);
+    const double router_parts = weight_cuts(layout_, Part::kRouter);
     add(Part::kRouter,
         route_cost(rows_, matrix(moe.num_experts, input), static_cast<int>(moe.experts_per_token),
                    dtype_),
         layers, router_parts);
-    add_weights(Part::kRouter, router_parts);
+    add_weights(Part::kRouter);
     if (moe.latent_size == 0) return;
-    const double weight_parts = layout_.replicate_latent ? 1 : real(layout_.tp);
     const bool cut_rows = layout_.replicate_latent && layout_.sequence_parallel;
-    const double flop_parts = cut_rows ? real(layout_.tp) : weight_parts;
+    const double flop_parts = cut_rows ? real(layout_.tp) : weight_cuts(layout_, Part::kLatent);
     Cost cost = linear_cost(rows_, matrix(moe.latent_size, config_.hidden_size), dtype_);
     cost += linear_cost(rows_, matrix(config_.hidden_size, moe.latent_size), dtype_);
     add(Part::kLatent, cost, layers, flop_parts);
-    add_weights(Part::kLatent, weight_parts);
+    add_weights(Part::kLatent);
   }
 
   void routed() {
@@ -259,7 +250,7 @@ class Builder {
     // Tokens of the ranks that share one set of experts.
     const std::int64_t tokens =
         spread ? shape_.tokens() : rows_ * (layout_.attention_dp ? layout_.tp : 1);
-    const double parts = spread ? real(layout_.stage_devices()) : real(layout_.tp);
+    const double parts = weight_cuts(layout_, Part::kRouted);
     const std::vector<double> chances =
         popularity(workload_.routing, moe.num_experts, moe.experts_per_token);
     const double distinct = distinct_experts(chances, real(tokens));
@@ -328,7 +319,7 @@ class Builder {
     const WeightView down = matrix(config_.hidden_size, width);
     add(part, glu_mlp_cost(rows, up, up, down, dtype_), layers, real(layout_.tp));
     at(part).rows = real(rows);
-    add_weights(part, real(layout_.tp));
+    add_weights(part);
   }
 
   void shared() {

@@ -16,8 +16,9 @@ using testing::has;
 using testing::Outcome;
 using testing::run_baltoro;
 
-const std::vector<std::string> kCommands = {"run",   "chat",  "inspect",   "tokenize", "compare",
-                                            "score", "bench", "bench-ops", "synth",    "quantize"};
+const std::vector<std::string> kCommands = {"run",     "chat",  "inspect", "tokenize",
+                                            "compare", "score", "bench",   "bench-ops",
+                                            "plan",    "synth", "quantize"};
 
 TEST(CliHelp, EveryCommandHasHelpWithExamples) {
   for (const std::string& command : kCommands) {

@@ -1,0 +1,103 @@
+// `baltoro plan`: what a model costs on a machine, before either is there.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/plan_commands.h"
+#include "cli/plan_options.h"
+#include "cli/plan_report.h"
+#include "core/error.h"
+
+namespace baltoro::cli {
+namespace {
+
+struct Options {
+  PlanOptions plan;
+  std::string component;
+  bool json = false;
+};
+
+int run(const Options& options) {
+  if (options.plan.model.empty()) {
+    fail(ErrorCode::kUsage, "plan needs a MODEL: a preset ({}), a directory or a config.json",
+         fmt::join(plan::preset_names(), ", "));
+  }
+  const plan::Scenario scenario = plan_scenario(options.plan);
+  if (!options.component.empty()) {
+    const plan::Part part = plan::parse_part(options.component);
+    const plan::Step step = plan::compute_step(scenario, plan::table_step(scenario.workload));
+    const plan::Explanation explanation = plan::explain(scenario, step, part);
+    if (options.json) {
+      print_json(explanation_json(explanation));
+    } else {
+      fmt::print("{}", explanation_text(explanation));
+    }
+    return kOk;
+  }
+  const PlanResult result = compute_plan(scenario);
+  if (options.json) {
+    print_json(plan_json(result));
+  } else {
+    fmt::print("{}", plan_text(result));
+  }
+  return result.offload || result.capacity.fits ? kOk : kDoesNotFit;
+}
+
+std::string footer() {
+  std::string text = "Presets:\n";
+  for (const std::string& name : plan::preset_names()) {
+    text += fmt::format("  {:<14} {}\n", name, plan::preset_note(name));
+  }
+  std::string machines = "Machines:";
+  std::size_t column = machines.size();
+  for (const std::string& name : plan::hardware_names()) {
+    if (column + 1 + name.size() > 98) {
+      machines += "\n         ";
+      column = 9;
+    }
+    machines += " " + name;
+    column += 1 + name.size();
+  }
+  return text + machines +
+         "\n"
+         "Examples:\n"
+         "  baltoro plan k3 --hw 8xh200                       does it fit, and what would?\n"
+         "  baltoro plan k3 --hw 16xb200 -b 64 --ctx 128k     one step, part by part\n"
+         "  baltoro plan k3 --hw 8xb300 --explain routed      the formula with its numbers\n"
+         "  baltoro plan k3 --hw rtx4090 --dram 128GB --nvme 7GB\n"
+         "  baltoro plan models/story --hw epyc-9005 --json\n"
+         "The exit status is 6 where the model does not fit. Formulas: docs/cost-model.md.";
+}
+
+}  // namespace
+
+Command add_plan(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app =
+      root.add_subcommand("plan", "What a model costs on a machine: time, memory, network");
+  app->add_option("MODEL", options->plan.model, "Preset, model directory or config.json");
+  add_plan_model_options(*app, options->plan);
+  add_plan_machine_options(*app, options->plan);
+  add_plan_layout_option(*app, options->plan);
+  add_plan_workload_options(*app, options->plan);
+  app->add_option("--explain", options->component,
+                  "Only this component: formula, numbers and source")
+      ->type_name("COMPONENT");
+  app->add_flag("--json", options->json, "Print one JSON document");
+  app->footer(footer());
+  const std::vector<Command> subcommands = add_plan_subcommands(*app);
+  for (const Command& command : subcommands) command.app->allow_extras();
+  return {app, [options, subcommands] {
+            for (const Command& command : subcommands) {
+              if (command.app->parsed()) return command.run();
+            }
+            return run(*options);
+          }};
+}
+
+std::vector<Command> add_plan_subcommands(CLI::App&) { return {}; }
+
+}  // namespace baltoro::cli

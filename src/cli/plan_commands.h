@@ -1,0 +1,14 @@
+// The subcommands of `baltoro plan`, one file each: cli/plan_NAME.cc. A name that stands here is no
+// model.
+#pragma once
+
+#include <vector>
+
+#include "cli/command.h"
+
+namespace baltoro::cli {
+
+// Of add_plan: what follows `plan`, in the order of its help.
+std::vector<Command> add_plan_subcommands(CLI::App& plan);
+
+}  // namespace baltoro::cli

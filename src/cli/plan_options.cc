@@ -1,0 +1,227 @@
+#include "cli/plan_options.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/arguments.h"
+#include "cli/format.h"
+#include "core/error.h"
+#include "core/suggest.h"
+#include "io/json_file.h"
+#include "model/config.h"
+#include "plan/key_value.h"
+
+namespace baltoro::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void text_option(CLI::App& app, const char* flags, std::string& target, const char* description,
+                 const char* type) {
+  app.add_option(flags, target, description)->type_name(type)->capture_default_str();
+}
+
+// {"base": "h200", "name": "mine", "memory_bandwidth": 4.0e12}: numbers of plan::hardware_keys over
+// those of the base.
+plan::Hardware hardware_from_file(const std::string& path) {
+  const nlohmann::json document = parse_json(read_text(path), path);
+  if (!document.is_object()) fail(ErrorCode::kUsage, "{}: must be one JSON object", path);
+  plan::Hardware hardware;
+  hardware.name = hardware.title = fs::path(path).stem().string();
+  if (document.contains("base")) {
+    if (!document["base"].is_string()) fail(ErrorCode::kUsage, "{}: base must be a text", path);
+    hardware = plan::preset_hardware(document["base"].get<std::string>()).hardware;
+  }
+  for (const auto& [key, value] : document.items()) {
+    if (key == "base") continue;
+    if (key == "name") {
+      if (!value.is_string()) fail(ErrorCode::kUsage, "{}: name must be a text", path);
+      hardware.name = hardware.title = value.get<std::string>();
+      continue;
+    }
+    if (!value.is_number()) fail(ErrorCode::kUsage, "{}: {} must be a number", path, key);
+    plan::set_hardware(hardware, key, value.get<double>(), plan::Provenance::kUser, path);
+  }
+  for (plan::Quantity plan::Hardware::*field :
+       {&plan::Hardware::memory_bytes, &plan::Hardware::memory_bandwidth,
+        &plan::Hardware::bf16_flops}) {
+    if (hardware.*field) continue;
+    fail(ErrorCode::kUsage,
+         "{}: memory_bytes, memory_bandwidth and bf16_flops must be above 0; or name a \"base\"",
+         path);
+  }
+  return hardware;
+}
+
+bool is_file(const std::string& text) {
+  std::error_code ignored;
+  return text.ends_with(".json") || fs::is_regular_file(text, ignored);
+}
+
+plan::Routing read_routing(const std::string& text) {
+  constexpr std::string_view kHistogram = "hist:";
+  if (!text.starts_with(kHistogram)) return plan::parse_routing(text);
+  const std::string path = text.substr(kHistogram.size());
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) {
+    fail(ErrorCode::kUsage, "--routing hist:{}: no such file; it holds one count an expert", path);
+  }
+  return plan::histogram_routing(read_text(path), path);
+}
+
+void read_speculation(plan::Workload& workload, const std::string& text) {
+  if (text.empty()) return;
+  for (const auto& [key, value] : plan::split_key_values("--spec", text)) {
+    if (key == "k") {
+      workload.draft = plan::parse_count("--spec k", value, 0, 4096);
+    } else if (key == "accept") {
+      workload.accepted = plan::parse_number("--spec accept", value, 0);
+    } else {
+      plan::fail_unknown("--spec ", key, "key", {"k", "accept"});
+    }
+  }
+}
+
+plan::Workload read_workload(const PlanOptions& options) {
+  plan::Workload workload;
+  workload.phase = plan::parse_phase(options.phase);
+  workload.batch = plan::parse_length("--batch", options.batch);
+  workload.context = plan::parse_length("--ctx", options.context);
+  if (!options.input.empty()) workload.input = plan::parse_length("--isl", options.input);
+  workload.output = plan::parse_length("--osl", options.output);
+  workload.prompts = plan::parse_length("--prompts", options.prompts);
+  workload.chunk = plan::parse_length("--chunk", options.chunk);
+  workload.cached = plan::parse_length("--cached", options.cached);
+  read_speculation(workload, options.speculation);
+  workload.routing = read_routing(options.routing);
+  workload.dedup = plan::parse_dedup(options.dedup);
+  workload.overlap = plan::parse_overlap(options.overlap);
+  return workload;
+}
+
+}  // namespace
+
+void add_plan_model_options(CLI::App& app, PlanOptions& options) {
+  text_option(app, "--set", options.overrides,
+              "Sizes to change, m=4096,K=8: symbols of docs/cost-model.md or keys of config.json",
+              "KEY=N,...");
+  text_option(app, "--dtype", options.formats,
+              "Formats to change, routed=mxfp4,kv=fp8; weights=int8 for all but the experts",
+              "PART=F,...");
+}
+
+void add_plan_machine_options(CLI::App& app, PlanOptions& options) {
+  text_option(app, "--hw", options.hardware,
+              "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with its numbers", "HW");
+  text_option(app, "--dram", options.dram, "DRAM behind the devices, 128GB", "SIZE");
+  text_option(app, "--nvme", options.nvme, "Read bandwidth of storage a second, 7GB", "SIZE");
+  text_option(app, "--eff", options.efficiency,
+              "datasheet (a bound) or typical (shares that public kernels reach)", "KIND");
+}
+
+void add_plan_layout_option(CLI::App& app, PlanOptions& options) {
+  text_option(app, "--layout", options.layout,
+              "tp=8,ep=8,dp=1,pp=1,dcp=1,sp=on,attn=tp|dp,replicate=none|latent|latent+small,"
+              "redundant=N,experts=gpu|host; default: all devices as tensor ranks",
+              "KEY=V,...");
+}
+
+void add_plan_workload_options(CLI::App& app, PlanOptions& options) {
+  text_option(app, "--phase", options.phase, "decode, prefill, mixed or verify", "PHASE");
+  text_option(app, "-b,--batch", options.batch, "Sequences that decode, all devices together", "N");
+  text_option(app, "--ctx", options.context, "Tokens in the cache of each (8k is 8192)", "N");
+  text_option(app, "--isl", options.input, "Tokens of a prompt (default: --ctx)", "N");
+  text_option(app, "--osl", options.output, "Tokens generated after it", "N");
+  text_option(app, "--prompts", options.prompts, "Prompts read together", "N");
+  text_option(app, "--chunk", options.chunk, "Tokens of a prompt that one step reads (0: all)",
+              "N");
+  text_option(app, "--cached", options.cached, "Tokens of a prompt that are in the cache", "N");
+  text_option(app, "--spec", options.speculation,
+              "Speculation for --phase verify: tokens proposed, and kept a step", "k=7,accept=3.4");
+  text_option(app, "--routing", options.routing, "uniform, zipf:S or hist:FILE (a count an expert)",
+              "R");
+  text_option(app, "--a2a", options.dedup, "Copies of a token: flat (an expert), rank or node",
+              "FORM");
+  text_option(app, "--overlap", options.overlap,
+              "none, shared, tbo (two batches), fused or a fraction", "KIND");
+}
+
+plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) {
+  std::error_code ignored;
+  const std::vector<std::string> presets = plan::preset_names();
+  plan::PlanModel model;
+  if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
+    model = plan::preset_model(name);
+  } else if (fs::exists(name, ignored)) {
+    const fs::path path = fs::absolute(name).lexically_normal();
+    const fs::path dir = path.has_filename() && path.filename() != "config.json"
+                             ? path
+                             : path.parent_path();  // of a file, or of what ends in a slash
+    model = plan::model_from_config(load_config(name), dir.filename().string());
+  } else {
+    const std::string similar = nearest(name, presets);
+    fail(ErrorCode::kUsage, "{}: no such file, and no preset{}; presets: {}", name,
+         similar.empty() ? "" : fmt::format(", did you mean {}?", similar),
+         fmt::join(presets, ", "));
+  }
+  if (!options.overrides.empty()) plan::apply_overrides(model, options.overrides);
+  if (!options.formats.empty()) plan::apply_formats(model.formats, options.formats);
+  return model;
+}
+
+PlanMachine plan_machine(const PlanOptions& options) {
+  PlanMachine machine;
+  machine.efficiency = plan::parse_efficiency(options.efficiency);
+  if (is_file(options.hardware)) {
+    machine.hardware = hardware_from_file(options.hardware);
+  } else {
+    const plan::HardwareChoice choice = plan::preset_hardware(options.hardware);
+    machine.hardware = choice.hardware;
+    machine.devices = choice.devices;
+  }
+  const auto set = [&](const char* option, const std::string& text, const char* key) {
+    if (text.empty()) return;
+    plan::set_hardware(machine.hardware, key, static_cast<double>(parse_bytes(option, text)),
+                       plan::Provenance::kUser, option);
+  };
+  set("--dram", options.dram, "dram_bytes");
+  set("--nvme", options.nvme, "nvme_bandwidth");
+  return machine;
+}
+
+plan::Layout default_layout(const plan::PlanModel& model, std::int64_t devices) {
+  plan::Layout layout;
+  layout.tp = devices;
+  const auto divides = [&](std::int64_t heads) { return heads == 0 || heads % devices == 0; };
+  if (divides(model.config.kda.num_heads) && divides(model.config.mla.num_heads)) return layout;
+  layout.attention_dp = true;
+  if (model.num_moe() > 0) layout.ep = devices;
+  return layout;
+}
+
+plan::Scenario plan_scenario(const PlanOptions& options) {
+  PlanMachine machine = plan_machine(options);
+  plan::Scenario scenario;
+  scenario.model = plan_model(options.model, options);
+  scenario.hardware = std::move(machine.hardware);
+  scenario.efficiency = std::move(machine.efficiency);
+  scenario.workload = read_workload(options);
+  const std::int64_t devices = std::max<std::int64_t>(1, machine.devices);
+  if (options.layout.empty()) {
+    scenario.layout = default_layout(scenario.model, devices);
+    scenario.layout.experts_on_host = !options.dram.empty() && scenario.model.num_moe() > 0;
+  } else {
+    scenario.layout = plan::parse_layout(options.layout);
+    if (machine.devices > 0 && scenario.layout.devices() != devices) {
+      fail(ErrorCode::kUsage,
+           "--layout {} is {} devices and --hw {} has {}; the rule is tp x dp x pp = devices",
+           options.layout, scenario.layout.devices(), options.hardware, devices);
+    }
+  }
+  plan::check_scenario(scenario);
+  return scenario;
+}
+
+}  // namespace baltoro::cli

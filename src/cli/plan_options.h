@@ -1,0 +1,64 @@
+// Options of `plan` and of its subcommands: a model on a machine in a layout, and what is asked of
+// it.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <string>
+
+#include "plan/step.h"
+
+namespace baltoro::cli {
+
+// As they were given; empty and 0 where they were not.
+struct PlanOptions {
+  std::string model;
+  std::string overrides;
+  std::string formats;
+  std::string hardware = "8xb300";
+  std::string dram;
+  std::string nvme;
+  std::string layout;
+  std::string phase = "decode";
+  std::string batch = "1";
+  std::string context = "8k";
+  std::string input;
+  std::string output = "1k";
+  std::string prompts = "1";
+  std::string chunk = "0";
+  std::string cached = "0";
+  std::string speculation;
+  std::string routing = "uniform";
+  std::string dedup = "flat";
+  std::string overlap = "none";
+  std::string efficiency = "typical";
+};
+
+// --set, --dtype.
+void add_plan_model_options(CLI::App& app, PlanOptions& options);
+// --hw, --dram, --nvme, --eff.
+void add_plan_machine_options(CLI::App& app, PlanOptions& options);
+// --layout.
+void add_plan_layout_option(CLI::App& app, PlanOptions& options);
+// --phase, --batch, --ctx, --isl, --osl, --prompts, --chunk, --cached, --spec, --routing, --a2a,
+// --overlap.
+void add_plan_workload_options(CLI::App& app, PlanOptions& options);
+
+// The preset of that name, or a directory or config.json that the engine reads; with --set and
+// --dtype. Throws Error{kUsage} for a name that is neither, and as load_config.
+plan::PlanModel plan_model(const std::string& name, const PlanOptions& options);
+
+// Everything, checked. Without --layout the devices of --hw are tensor ranks, or, where they do not
+// divide the heads, have their own sequences and share the experts. Throws Error{kUsage}.
+plan::Scenario plan_scenario(const PlanOptions& options);
+// The machine and its rates alone, and how many devices --hw names (0: not said).
+struct PlanMachine {
+  plan::Hardware hardware;
+  plan::Efficiency efficiency;
+  std::int64_t devices = 0;
+};
+PlanMachine plan_machine(const PlanOptions& options);
+// The layout that plan_scenario takes where none is given.
+plan::Layout default_layout(const plan::PlanModel& model, std::int64_t devices);
+
+}  // namespace baltoro::cli

@@ -1,0 +1,134 @@
+// `baltoro plan`: text that fits, JSON whose leaves say where they come from, statuses and errors.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/binary.h"
+
+namespace baltoro {
+namespace {
+
+using testing::has;
+using testing::Outcome;
+using testing::run_baltoro;
+
+Outcome plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return run_baltoro(arguments);
+}
+
+TEST(CliPlan, TextFitsAHundredColumnsOfAscii) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"k3"},
+           {"k2", "--hw", "16xh200", "--phase", "prefill", "--eff", "datasheet"},
+           {"kimi-linear", "--hw", "h200", "-b", "32", "--phase", "mixed", "--chunk", "512"},
+           {"k3", "--phase", "verify", "--spec", "k=7,accept=3.4"},
+           {"k3", "--explain", "routed"},
+           {"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB"},
+           {testing::fixture("k3").string(), "--hw", "epyc-9005"}}) {
+    const Outcome outcome = plan(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100u) << line;
+      for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
+    }
+  }
+}
+
+TEST(CliPlan, DatasheetTimesAreABoundAndNoPrediction) {
+  const Outcome sheet = plan({"k3", "--eff", "datasheet"});
+  EXPECT_TRUE(has(sheet.out, "\nbound      step "));
+  EXPECT_TRUE(has(sheet.out, "a bound, not a prediction"));
+  EXPECT_TRUE(has(plan({"k3"}).out, "\nestimate   step "));
+}
+
+TEST(CliPlan, SixWhereItDoesNotFit) {
+  const Outcome outcome = plan({"k3", "--hw", "8xh200"});
+  EXPECT_EQ(outcome.status, 6);
+  EXPECT_TRUE(has(outcome.out, "NO: the weights exceed it by 76.4 GB")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "16 in whole domains")) << outcome.out;
+}
+
+TEST(CliPlan, DesktopReadsItsExpertsFromStorage) {
+  const Outcome outcome = plan({"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB"});
+  EXPECT_TRUE(has(outcome.out, "bound 0.28 tok/s, 0.27 with no expert in memory")) << outcome.out;
+}
+
+TEST(CliPlan, ReadsTheConfigurationsOfTheEngine) {
+  const Outcome outcome = plan({testing::fixture("gqa").string(), "--hw", "h200"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome.out, "attn-core"));
+}
+
+// Every object with a value says unit and provenance.
+void check_leaves(const nlohmann::json& node, int& leaves) {
+  if (!node.is_structured()) return;
+  if (node.is_object() && node.contains("value")) {
+    ++leaves;
+    EXPECT_TRUE(node.contains("unit")) << node;
+    EXPECT_TRUE(node.at("provenance").is_string() && node.at("provenance") != "") << node;
+    return;
+  }
+  for (const auto& child : node) check_leaves(child, leaves);
+}
+
+TEST(CliPlan, JsonIsVersionedAndAddsUp) {
+  const Outcome outcome = plan({"k3", "--json"});
+  const nlohmann::json document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document.at("schema"), "baltoro.plan");
+  EXPECT_EQ(document.at("version"), 1);
+  EXPECT_EQ(document.at("result"), "estimate");
+  int leaves = 0;
+  check_leaves(document, leaves);
+  EXPECT_GT(leaves, 150);
+  double seconds = 0;
+  for (const auto& [name, part] : document.at("step").at("components").items()) {
+    seconds += part.at("seconds").at("value").get<double>();
+  }
+  EXPECT_NEAR(document.at("step").at("total").at("seconds").at("value").get<double>(), seconds,
+              1e-12);
+  EXPECT_NEAR(document.at("knees").at("state_batch").at("value").get<double>(), 124, 0.5);
+}
+
+TEST(CliPlan, WrongInputIsNamed) {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::string counts = (std::filesystem::temp_directory_path() / "plan_counts.txt").string();
+  testing::write_file(counts, "1 2 3");
+  const std::string machine = (std::filesystem::temp_directory_path() / "plan_hw.json").string();
+  testing::write_file(machine, R"({"base": "h200", "memory_bandwith": 5e12})");
+  for (const Case& c : {
+           Case{{}, "plan needs a MODEL"},
+           Case{{"k33"}, "did you mean k3?"},
+           Case{{"k3", "--hw", "h2000"}, "did you mean h200?"},
+           Case{{"k3", "--hw", "8xh200", "--layout", "tp=7"}, "the rule is tp x dp x pp = devices"},
+           Case{{"k3", "--hw", "h200", "--layout", "tp=7"}, "nearest that does is tp=6"},
+           Case{{"k3", "--hw", "nowhere.json"}, "nowhere.json"},
+           Case{{"k3", "--hw", machine}, "did you mean memory_bandwidth?"},
+           Case{{"k3", "--set", "mm=5"}, "--set mm: no such size"},
+           Case{{"k3", "--routing", "hist:/nowhere"}, "no such file; it holds one count an expert"},
+           Case{{"k3", "--routing", "hist:" + counts}, "3 counts for a model of 896 experts"},
+           Case{{"k3", "-b", "-1"}, "--batch is -1; it must be at least 0"},
+           Case{{"k3", "-b", "0"}, "--batch is 0; it must be at least 1"},
+           Case{{"k3", "--phase", "verify", "--spec", "k=2,accept=4"}, "1 to k + 1 = 3"},
+           Case{{"k3", "--explain", "rooted"}, "did you mean routed?"},
+           Case{{"k2", "--explain", "kda-proj"}, "has no kda-proj"},
+           Case{{"k3", "--eff", "measured"}, "plan calibrate"},
+           Case{{"k3", "--layot", "tp=8"}, "did you mean --layout?"},
+       }) {
+    const Outcome outcome = plan(c.arguments);
+    EXPECT_NE(outcome.status, 0) << c.message;
+    EXPECT_TRUE(has(outcome.err, c.message)) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace baltoro
