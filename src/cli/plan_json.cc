@@ -104,10 +104,19 @@ ordered_json step_json(const plan::Step& step, const std::string& rates) {
   return {{"components", components}, {"total", total}};
 }
 
-ordered_json totals_json(const plan::Totals& totals, const std::string& rates) {
-  return {{"ttft", leaf(totals.ttft, "s", rates)},
-          {"tpot", leaf(totals.tpot, "s", rates)},
-          {"request", leaf(totals.request, "s", rates)},
+// A time with the range that the residuals of its rates give.
+ordered_json time_leaf(double seconds, const plan::Efficiency& efficiency) {
+  ordered_json entry = leaf(seconds, "s", plan::efficiency_name(efficiency.kind));
+  entry["low"] = seconds * efficiency.residuals.first;
+  entry["high"] = seconds * efficiency.residuals.second;
+  return entry;
+}
+
+ordered_json totals_json(const plan::Totals& totals, const plan::Efficiency& efficiency) {
+  const std::string rates = plan::efficiency_name(efficiency.kind);
+  return {{"ttft", time_leaf(totals.ttft, efficiency)},
+          {"tpot", time_leaf(totals.tpot, efficiency)},
+          {"request", time_leaf(totals.request, efficiency)},
           {"tokens_per_second_per_user", leaf(totals.tokens_per_user, "1/s", rates)},
           {"tokens_per_second_per_device", leaf(totals.tokens_per_device, "1/s", rates)},
           {"mfu", leaf(totals.flop_utilization, "", rates)},
@@ -168,7 +177,7 @@ ordered_json plan_json(const PlanResult& result) {
   if (result.offload) document["offload"] = offload_json(*result.offload);
   if (result.totals) {
     document["step"] = step_json(result.totals->step, rates);
-    document["totals"] = totals_json(*result.totals, rates);
+    document["totals"] = totals_json(*result.totals, scenario.efficiency);
   }
   if (result.moe) document["moe"] = moe_json(*result.moe, rates);
   ordered_json knees = ordered_json::object();

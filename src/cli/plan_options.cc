@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "cli/arguments.h"
 #include "cli/format.h"
@@ -193,11 +194,13 @@ PlanMachine plan_machine(const PlanOptions& options) {
 
 plan::Layout default_layout(const plan::PlanModel& model, std::int64_t devices) {
   plan::Layout layout;
-  layout.tp = devices;
   const auto divides = [&](std::int64_t heads) { return heads == 0 || heads % devices == 0; };
-  if (divides(model.config.kda.num_heads) && divides(model.config.mla.num_heads)) return layout;
-  layout.attention_dp = true;
-  if (model.num_moe() > 0) layout.ep = devices;
+  if (divides(model.config.kda.num_heads) && divides(model.config.mla.num_heads)) {
+    layout.tp = devices;
+    return layout;
+  }
+  layout.dp = devices;
+  if (model.num_moe() > 0) layout.ep = std::gcd(devices, model.config.moe.num_experts);
   return layout;
 }
 

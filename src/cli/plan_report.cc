@@ -26,7 +26,7 @@ constexpr std::size_t kIndent = 11;
 std::string count(std::int64_t value) { return with_commas(static_cast<std::uint64_t>(value)); }
 
 std::string count(double value) {
-  if (!std::isfinite(value)) return "never";
+  if (!std::isfinite(value)) return "no";
   if (value >= 100) return count(static_cast<std::int64_t>(std::llround(value)));
   return fmt::format("{:.3g}", value);
 }
@@ -266,7 +266,7 @@ std::string totals_lines(const PlanResult& r) {
   const plan::Totals& t = *r.totals;
   const plan::Efficiency& e = r.scenario.efficiency;
   const auto span = [&](double seconds) {
-    if (e.kind != plan::Efficiency::Kind::kMeasured) return std::string();
+    if (e.kind == plan::Efficiency::Kind::kDatasheet) return std::string();
     return fmt::format(" ({}s to {}s)", with_prefix(seconds * e.residuals.first),
                        with_prefix(seconds * e.residuals.second));
   };

@@ -46,6 +46,7 @@ Efficiency typical_efficiency() {
   efficiency.latencies = true;
   efficiency.executed_flops = true;
   efficiency.tile_rows = 16;
+  efficiency.residuals = {0.7, 2.2};
   return efficiency;
 }
 

@@ -32,7 +32,8 @@ struct Efficiency {
   bool latencies = false;       // of collectives, and the fixed time a layer
   bool executed_flops = false;  // time counts what the usual algorithm executes, not the ideal
   double tile_rows = 1;         // rows that grouped products pad an expert to
-  // Of measured rates: (5 %, 95 %) quantiles of measured over predicted time.
+  // Measured over predicted time: from the least to the largest of what is known. Of typical rates,
+  // the public runs of docs/cost-model.md.
   std::pair<double, double> residuals = {1, 1};
 
   // "bound": no run is faster, and most are far slower. "estimate": by what others measured.
@@ -42,7 +43,7 @@ struct Efficiency {
 
 const char* efficiency_name(Efficiency::Kind kind);
 // datasheet: every peak is reached and nothing else takes time. typical: shares that public
-// kernels reach (docs/cost-model.md 7).
+// kernels reach (docs/cost-model.md).
 Efficiency datasheet_efficiency();
 Efficiency typical_efficiency();
 // "datasheet" or "typical"; measured rates come from a calibration.

@@ -1,4 +1,4 @@
-// Shapes of the released models (docs/cost-model.md 1) and of K3 without each of its ideas.
+// Shapes of the released models (docs/cost-model.md) and of K3 without each of its ideas.
 #include <array>
 
 #include "plan/key_value.h"

@@ -59,7 +59,8 @@ MoeLine compute_moe_line(const Scenario& scenario, const Step& step) {
   const double each = 2 * expert_parameters(model);
   const double cuts =
       real(scenario.layout.ep > 1 ? scenario.layout.stage_devices() : scenario.layout.tp);
-  const double rows = routed.flops * cuts / layers / each;
+  const double halves = step.halved ? 2 : 1;  // that are routed one after the other
+  const double rows = routed.flops * cuts / layers / each / halves;
   line.tokens = rows / real(moe.experts_per_token);
   line.rows_per_expert = rows / real(moe.num_experts);
   line.rows_per_touched = routed.rows;
@@ -89,6 +90,7 @@ MoeLine compute_moe_line(const Scenario& scenario, const Step& step) {
         line.rho_full * product_seconds(scenario, false) / product_seconds(scenario, true);
   }
   const PartTime& time = step.time_of(Part::kRouted);
+  // Of a whole step, both halves.
   line.messages = time.network / layers;
   line.compute = time.compute / layers;
   line.memory = time.memory / layers;

@@ -7,7 +7,8 @@
 namespace baltoro::plan {
 
 struct MoeLine {
-  double tokens = 0;           // t, of the ranks that share one set of experts
+  double tokens =
+      0;  // t, of the ranks that share one set of experts; of a half batch where there are two
   double distinct = 0;         // D(t)
   double rows_per_expert = 0;  // tau = t K / N
   double rows_per_touched = 0;

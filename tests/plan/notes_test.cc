@@ -1,5 +1,5 @@
 // The statements of the founding notes that can be computed, and their corrections
-// (docs/cost-model.md 2).
+// (docs/cost-model.md).
 #include <gtest/gtest.h>
 
 #include "plan/inventory.h"
