@@ -40,7 +40,8 @@ function(baltoro_test name)
     ${BALTORO_FMT})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # Test bodies run once: optimising them costs CI minutes and gains nothing.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
+  target_precompile_headers(${name} REUSE_FROM baltoro_test_headers)
   target_compile_definitions(${name} PRIVATE BALTORO_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
     BALTORO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(BALTORO_SANITIZE MATCHES "address" OR CMAKE_CROSSCOMPILING)

@@ -27,7 +27,7 @@ struct BenchCommand {
 // 0 stands for none.
 void drop_zeros(std::vector<std::int64_t>& sizes) { std::erase(sizes, 0); }
 
-std::string describe(const ModelOptions& options, const EngineInfo& info) {
+std::string describe_model(const ModelOptions& options, const EngineInfo& info) {
   return fmt::format("{}, {}, {} activations: {} parameters, {} active; {} B a token", options.dir,
                      info.backend, options.activations,
                      with_commas(static_cast<std::uint64_t>(info.total_params)),
@@ -61,7 +61,7 @@ int run(const BenchCommand& command) {
   bool first = true;
   const auto on_engine = [&](const EngineInfo& info) {
     if (first) {
-      report.note("model", describe(command.model, info));
+      report.note("model", describe_model(command.model, info));
       report.detail("backend", info.backend);
       report.detail("fingerprint", fmt::format("{:016x}", info.fingerprint));
     }

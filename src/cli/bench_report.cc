@@ -28,7 +28,7 @@ ordered_json to_json(const MachineInfo& info) {
           {"date", info.date},       {"load", info.load}};
 }
 
-std::string describe(const MachineInfo& info) {
+std::string describe_machine(const MachineInfo& info) {
   std::string caches;
   for (const CacheInfo& cache : info.caches) {
     caches +=
@@ -144,7 +144,7 @@ BenchReport::BenchReport(std::string suite, const BenchOptions& options, const M
                            {"allow_noise", options.repeat.allow_noise}};
   document_["roofs"] = ordered_json::array();
   document_["rows"] = ordered_json::array();
-  fmt::print("machine   {}\n", describe(machine));
+  fmt::print("machine   {}\n", describe_machine(machine));
   fmt::print("build     {} {}, {}\n", machine.version, machine.commit, machine.compiler);
 }
 

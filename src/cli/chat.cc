@@ -23,7 +23,7 @@
 namespace baltoro::cli {
 namespace {
 
-constexpr std::int64_t kDefaultMaxTokens = 1024;
+constexpr std::int64_t kChatMaxTokens = 1024;
 // Rounds of tool calls before the model must answer.
 constexpr int kMaxToolRounds = 8;
 
@@ -131,7 +131,7 @@ class Repl {
         model_(std::move(model)),
         tokenizer_(model_.require_tokenizer("chat")),
         generate_options_(
-            resolve(options.sampling, model_.engine->info().generation, kDefaultMaxTokens)),
+            resolve(options.sampling, model_.engine->info().generation, kChatMaxTokens)),
         format_(ChatFormat::load(tokenizer_, options.model.dir)),
         color_(options.color == "always" ||
                (options.color == "auto" && isatty(STDOUT_FILENO) != 0)),

@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 // Faults named one by one; a damaged disk can give hundreds of thousands.
 constexpr std::size_t kMaxListed = 50;
 
-std::string describe(const TensorCheck& check) {
+std::string describe_check(const TensorCheck& check) {
   std::string text;
   const auto add = [&](std::uint64_t count, const char* what) {
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
@@ -112,7 +112,7 @@ void print_damage(const CheckpointFiles& files, const std::vector<TensorCheck>& 
     if (!check.bad() || ++listed > kMaxListed) continue;
     const TensorInfo& tensor = files.tensors()[check.tensor];
     fmt::print("damaged       {} in {}: {}\n", tensor.name, files.file_name(tensor),
-               describe(check));
+               describe_check(check));
   }
   if (listed > kMaxListed) fmt::print("damaged       and {} more\n", listed - kMaxListed);
 }

@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kDefaultMaxTokens = 512;
+constexpr std::int64_t kRequestMaxTokens = 512;
 
 const std::vector<std::string> kPromptKeys = {
     "prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"};
@@ -129,7 +129,7 @@ class Answerer {
     if (has_messages == request.contains("prompt")) {
       fail(ErrorCode::kUsage, "a request has either \"prompt\" or \"messages\"");
     }
-    GenerateOptions options = resolve(sampling_of(request, flags_), defaults(), kDefaultMaxTokens);
+    GenerateOptions options = resolve(sampling_of(request, flags_), defaults(), kRequestMaxTokens);
     options.banned = banned_;
     if (has_messages) {
       chat(parse_conversation(line), options, out);

@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kDefaultMaxTokens = 256;
+constexpr std::int64_t kRunMaxTokens = 256;
 
 struct RunOptions {
   ModelOptions model;
@@ -55,15 +55,15 @@ Prompt read_prompt(const RunOptions& options, const OpenModel& model) {
 
 ordered_json logprobs_json(const Choice& choice, const Tokenizer* tokenizer) {
   const auto entry = [&](TokenId token, float logprob) {
-    ordered_json json = {{"token", token}, {"logprob", logprob}};
-    if (tokenizer != nullptr) json["text"] = std::string(tokenizer->token_bytes(token));
-    return json;
+    ordered_json row = {{"token", token}, {"logprob", logprob}};
+    if (tokenizer != nullptr) row["text"] = std::string(tokenizer->token_bytes(token));
+    return row;
   };
-  ordered_json json = entry(choice.token, choice.logprob);
-  json["top"] = ordered_json::array();
+  ordered_json chosen = entry(choice.token, choice.logprob);
+  chosen["top"] = ordered_json::array();
   for (const TokenLogprob& other : choice.top)
-    json["top"].push_back(entry(other.token, other.logprob));
-  return json;
+    chosen["top"].push_back(entry(other.token, other.logprob));
+  return chosen;
 }
 
 // Prints tokens as they come, unless a JSON document follows.
@@ -86,11 +86,11 @@ class Printer {
 
  private:
   void add_logprobs(const GeneratedToken& token) {
-    ordered_json json = logprobs_json(token.choice, tokenizer_);
+    ordered_json chosen = logprobs_json(token.choice, tokenizer_);
     if (options_.json) {
-      logprobs_.push_back(std::move(json));
+      logprobs_.push_back(std::move(chosen));
     } else {
-      fmt::print(stderr, "{}\n", json_line(json));
+      fmt::print(stderr, "{}\n", json_line(chosen));
     }
   }
 
@@ -111,7 +111,7 @@ int run_prompt(const RunOptions& options, const OpenModel& model) {
   }
   const Tokenizer* tokenizer = model.tokenizer ? &*model.tokenizer : nullptr;
   GenerateOptions generate_options =
-      resolve(options.sampling, model.engine->info().generation, kDefaultMaxTokens);
+      resolve(options.sampling, model.engine->info().generation, kRunMaxTokens);
   if (tokenizer != nullptr) {
     generate_options.banned = unusable_ids(*tokenizer, model.engine->info().vocab_size);
   }

@@ -1,15 +1,18 @@
 // The determinism contract (docs/numerics.md) as a matrix: one transcript gives the same bits on
 // every instruction set of this machine for any number of threads, size of a pass, way of loading,
-// cut of the input, batch neighbours, and content of memory that nobody has written to.
+// limit of memory, cut of the input, batch neighbours, and content of memory that nobody has written to.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cpu/backend.h"
 #include "engine/sessions.h"
 #include "fault/syscalls.h"
 #include "io/test_files.h"
+#include "model/synth.h"
 
 namespace baltoro {
 namespace {
@@ -19,6 +22,8 @@ struct Setting {
   int threads = 1;
   std::int64_t max_rows = 512;
   LoadMode load = LoadMode::kCopy;
+  // Limit of memory between the least that will do, 0, and all weights in memory, 1.
+  std::optional<double> budget = std::nullopt;
   // New memory is NaN, and slots, pages, activations and scratch were used by sequences of NaN.
   bool poisoned = false;
   // The following hold for one run on such an engine.
@@ -29,7 +34,8 @@ struct Setting {
 std::ostream& operator<<(std::ostream& out, const Setting& s) {
   out << s.threads << " threads, " << s.max_rows << " rows, "
       << (s.load == LoadMode::kMap ? "mapped" : "copied") << (s.poisoned ? ", poisoned" : "")
-      << ", " << s.neighbours << " neighbours, chunks of";
+      << (s.budget ? ", budget " + std::to_string(*s.budget) : "") << ", " << s.neighbours
+      << " neighbours, chunks of";
   for (std::size_t chunk : s.chunks) out << " " << chunk;
   return out;
 }
@@ -152,12 +158,16 @@ void poison(Engine& engine) {
 
 class Matrix : public ::testing::TestWithParam<Subject> {
  protected:
+  EngineOptions options_of(const Setting& setting) {
+    return {.activations = GetParam().activations,
+            .num_threads = setting.threads,
+            .isa = GetParam().isa,
+            .load = setting.load,
+            .max_batch_rows = setting.max_rows};
+  }
+
   std::shared_ptr<Engine> load(const Setting& setting) {
-    EngineOptions options{.activations = GetParam().activations,
-                          .num_threads = setting.threads,
-                          .isa = GetParam().isa,
-                          .load = setting.load,
-                          .max_batch_rows = setting.max_rows};
+    const EngineOptions options = options_of(setting);
     if (!setting.poisoned) return Engine::load(fixture(GetParam().model), options);
     if (!damaged_) {
       damaged_.emplace();
@@ -210,6 +220,58 @@ TEST_P(DeterminismOfIsas, ManyThingsChanged) {
                       .neighbours = 3}});
 }
 
+// With about 25 MB of experts, which a budget leaves in the files: what else the process holds varies
+// by less.
+class SlowDeterminismOfBudgets : public Matrix {
+ protected:
+  void SetUp() override {
+    nlohmann::json config =
+        nlohmann::json::parse(std::ifstream(fixture(GetParam().model) / "config.json"));
+    auto& text = config.contains("text_config") ? config["text_config"] : config;
+    text["num_experts"] = 64;
+    text["moe_intermediate_size"] = text.contains("routed_expert_hidden_size") ? 2048 : 256;
+    std::ofstream(files_.path() / "config.json") << config;
+    synthesize(files_.path() / "config.json", files_.path() / "model");
+  }
+
+  std::shared_ptr<Engine> load_within(const Setting& setting) {
+    EngineOptions options = options_of(setting);
+    options.memory_limit = std::uint64_t{1} << 40;
+    const MemoryPlan all = Engine::plan(files_.path() / "model", options);
+    const std::uint64_t most = all.working + all.resident;
+    const auto beyond = static_cast<double>(most - all.minimum);
+    if (setting.budget) {
+      options.memory_limit = all.minimum + static_cast<std::uint64_t>(*setting.budget * beyond);
+    }
+    auto engine = Engine::load(files_.path() / "model", options);
+    EXPECT_EQ(engine->info().memory.all_resident(), !setting.budget) << setting;
+    return engine;
+  }
+
+ private:
+  TempDir files_;
+};
+INSTANTIATE_TEST_SUITE_P(
+    Slow, SlowDeterminismOfBudgets,
+    ::testing::Values(Subject{"k3", Activations::kBf16, supported_isas().back()},
+                      Subject{"kimi_linear", Activations::kF32, supported_isas().back()}),
+    name_of);
+
+TEST_P(SlowDeterminismOfBudgets, WeightsStayInTheFiles) {
+  const std::vector<float> plain = run(*load_within({}), {});
+  for (const double budget : {0.3, 0.6}) {
+    for (const LoadMode mode : {LoadMode::kAuto, LoadMode::kMap}) {
+      const Setting setting{.threads = 3,
+                            .max_rows = 128,
+                            .load = mode,
+                            .budget = budget,
+                            .chunks = {27, 64, 1},
+                            .neighbours = 3};
+      EXPECT_TRUE(same_bits(plain, run(*load_within(setting), setting))) << setting;
+    }
+  }
+}
+
 class SlowDeterminism : public Matrix {};
 INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminism, ::testing::ValuesIn(subjects(supported_isas())),
                          name_of);
@@ -228,7 +290,7 @@ TEST_P(SlowDeterminism, EverythingChanged) {
               .threads = threads, .max_rows = max_rows, .load = mode, .poisoned = poisoned};
           const auto engine = load(setting);
           for (const auto& cut : cuts) {
-            for (const std::size_t neighbours : {0, 1, 7}) {
+            for (const std::size_t neighbours : {0u, 1u, 7u}) {
               setting.chunks = cut;
               setting.neighbours = neighbours;
               EXPECT_TRUE(same_bits(plain, run(*engine, setting))) << setting;

@@ -249,9 +249,9 @@ TEST(DecodeAllocations, NoneOverThirtyTwoTokens) {
     Session session = engine->new_session();
     session.prefill(prompt(110));  // 32 tokens later a new page has begun
     session.decode(1);
-    const std::size_t before = baltoro::testing::allocation_count();
+    const std::int64_t before = baltoro::testing::allocation_count();
     for (TokenId token = 0; token < 32; ++token) session.decode(token);
-    EXPECT_EQ(baltoro::testing::allocation_count() - before, 0u) << model;
+    EXPECT_EQ(baltoro::testing::allocation_count() - before, 0) << model;
   }
 }
 

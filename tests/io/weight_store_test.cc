@@ -174,7 +174,6 @@ TEST(WidenedVectors, AreExact) {
 // 32-bit byte offsets break at expert 123 of K3 (17,547,264 bytes each); here the file is sparse.
 class SparseExperts : public testing::Test {
  protected:
-  static constexpr std::int64_t kExperts = 250;
   static constexpr std::int64_t kExpertBytes = 17'547'264;
 
   void SetUp() override {
