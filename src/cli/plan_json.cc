@@ -53,6 +53,21 @@ ordered_json hardware_json(const plan::Hardware& hardware) {
   return document;
 }
 
+// Which matrix units each part's products run on, and why.
+ordered_json products_json(const plan::Scenario& scenario) {
+  ordered_json document = ordered_json::object();
+  for (const Part part : plan::kAllParts) {
+    const bool has_products = part != Part::kEmbed && part != Part::kKdaState;
+    if (!has_products || plan::part_parameters(scenario.model, part) == 0) continue;
+    const plan::MmaPath path =
+        plan::mma_path(scenario.hardware, plan::part_format(scenario.model.formats, part));
+    document[plan::part_name(part)] = {{"path", path.name},
+                                       {"peak", leaf(path.flops, "FLOP/s", "datasheet")},
+                                       {"reason", path.reason}};
+  }
+  return document;
+}
+
 ordered_json capacity_json(const PlanResult& result) {
   const plan::Capacity& capacity = result.capacity;
   const plan::StageMemory& stage = capacity.fullest();
@@ -173,6 +188,7 @@ ordered_json plan_json(const PlanResult& result) {
                              {"routing", scenario.workload.routing.source},
                              {"all_to_all", plan::dedup_name(scenario.workload.dedup)},
                              {"overlap", plan::overlap_name(scenario.workload.overlap)}}},
+                           {"products", products_json(scenario)},
                            {"capacity", capacity_json(result)}};
   if (result.offload) document["offload"] = offload_json(*result.offload);
   if (result.totals) {

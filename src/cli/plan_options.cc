@@ -116,6 +116,8 @@ void add_plan_model_options(CLI::App& app, PlanOptions& options) {
 void add_plan_machine_options(CLI::App& app, PlanOptions& options) {
   text_option(app, "--hw", options.hardware,
               "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with its numbers", "HW");
+  text_option(app, "--nic", options.nic, "Network of a device out of its domain, a second, 25GB",
+              "SIZE");
   text_option(app, "--dram", options.dram, "DRAM behind the devices, 128GB", "SIZE");
   text_option(app, "--nvme", options.nvme, "Read bandwidth of storage a second, 7GB", "SIZE");
   text_option(app, "--eff", options.efficiency,
@@ -167,7 +169,10 @@ plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) 
          similar.empty() ? "" : fmt::format(", did you mean {}?", similar),
          fmt::join(presets, ", "));
   }
-  if (!options.overrides.empty()) plan::apply_overrides(model, options.overrides);
+  if (!options.overrides.empty()) {
+    plan::apply_overrides(model, options.overrides);
+    model.name += fmt::format("[{}]", options.overrides);
+  }
   if (!options.formats.empty()) plan::apply_formats(model.formats, options.formats);
   return model;
 }
@@ -187,6 +192,7 @@ PlanMachine plan_machine(const PlanOptions& options) {
     plan::set_hardware(machine.hardware, key, static_cast<double>(parse_bytes(option, text)),
                        plan::Provenance::kUser, option);
   };
+  set("--nic", options.nic, "scale_out_bandwidth");
   set("--dram", options.dram, "dram_bytes");
   set("--nvme", options.nvme, "nvme_bandwidth");
   return machine;

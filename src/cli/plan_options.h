@@ -18,6 +18,7 @@ struct PlanOptions {
   std::string hardware = "8xb300";
   std::string dram;
   std::string nvme;
+  std::string nic;
   std::string layout;
   std::string phase = "decode";
   std::string batch = "1";
@@ -25,7 +26,7 @@ struct PlanOptions {
   std::string input;
   std::string output = "1k";
   std::string prompts = "1";
-  std::string chunk = "0";
+  std::string chunk = "16k";
   std::string cached = "0";
   std::string speculation;
   std::string routing = "uniform";
@@ -36,7 +37,7 @@ struct PlanOptions {
 
 // --set, --dtype.
 void add_plan_model_options(CLI::App& app, PlanOptions& options);
-// --hw, --dram, --nvme, --eff.
+// --hw, --nic, --dram, --nvme, --eff.
 void add_plan_machine_options(CLI::App& app, PlanOptions& options);
 // --layout.
 void add_plan_layout_option(CLI::App& app, PlanOptions& options);

@@ -10,6 +10,7 @@ PlanModel model_from_config(const ModelConfig& config, std::string name) {
   PlanModel model;
   model.name = std::move(name);
   model.config = config;
+  model.formats.kv = Format::kBf16;  // as the engine caches
   if (config.layout.mxfp4_experts) model.formats.routed = Format::kMxfp4;
   if (config.layout.mxint8_trunk) {
     for (Format* format : {&model.formats.attn, &model.formats.shared, &model.formats.dense,

@@ -66,9 +66,8 @@ double device_part_bytes(const PlanModel& model, const Layout& layout, Part part
 
 double cache_cuts(const PlanModel& model, const Layout& layout) {
   const MlaConfig& mla = model.config.mla;
-  const bool is_gqa = mla.kind == MlaKind::kGqa;
-  const double heads = is_gqa ? real(std::min(layout.attention_tp(), mla.num_kv_heads)) : 1;
-  return std::max(heads, real(layout.dcp));
+  const std::int64_t heads = mla.kind == MlaKind::kGqa ? mla.num_kv_heads : 1;
+  return real(std::min(layout.attention_tp(), heads * layout.dcp));
 }
 
 double residual_bank_bytes(const PlanModel& model, std::int64_t rows) {

@@ -1,5 +1,7 @@
 #include "plan/recommend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -10,6 +12,8 @@ namespace {
 
 bool is_split(const Scenario& s) { return s.layout.tp > 1 && !s.layout.attention_dp; }
 
+constexpr const char* kLayout = "--layout";  // the changed one follows
+
 // A rule: where it applies, and what it does.
 struct Rule {
   const char* change;
@@ -19,7 +23,7 @@ struct Rule {
 };
 
 constexpr std::array<Rule, 11> kRules = {{
-    {"latent projections split over tp ranks", "--layout replicate=none",
+    {"latent projections split over tp ranks", kLayout,
      [](const Scenario& s) {
        return s.layout.tp > 1 && s.layout.replicate_latent && s.model.config.moe.latent_size > 0;
      },
@@ -34,7 +38,7 @@ constexpr std::array<Rule, 11> kRules = {{
        return s.model.num_attn() > 0 && s.model.formats.kv == Format::kBf16;
      },
      [](Scenario& s) { s.model.formats.kv = Format::kFp8; }},
-    {"cache spread over the tp ranks", "--layout dcp=TP",
+    {"cache spread over the tp ranks", kLayout,
      [](const Scenario& s) {
        return is_split(s) && s.model.num_attn() > 0 && s.layout.dcp < s.layout.tp;
      },
@@ -42,12 +46,12 @@ constexpr std::array<Rule, 11> kRules = {{
     {"BF16 weights in int8 (MXINT8)", "--dtype weights=mxint8",
      [](const Scenario& s) { return s.model.formats.attn == Format::kBf16; },
      [](Scenario& s) { apply_formats(s.model.formats, "weights=mxint8"); }},
-    {"rows between mixers and FFNs split over tp ranks", "--layout sp=on",
+    {"rows between mixers and FFNs split over tp ranks", kLayout,
      [](const Scenario& s) {
        return is_split(s) && !s.layout.sequence_parallel && s.layout.ep == 1;
      },
      [](Scenario& s) { s.layout.sequence_parallel = true; }},
-    {"attention by sequences, experts by ranks", "--layout attn=dp,ep=TP",
+    {"attention by sequences, experts by ranks", kLayout,
      [](const Scenario& s) {
        return is_split(s) && s.model.num_moe() > 0 && s.layout.ep == 1 && s.layout.dcp == 1 &&
               s.layout.tp <= s.model.config.moe.num_experts;
@@ -95,8 +99,7 @@ std::vector<Recommendation> recommend(const Scenario& scenario) {
     rule.change_it(changed);
     Recommendation result{rule.change, rule.how, compute_step(changed, shape).seconds() - before,
                           before, batch(changed) - batch_before};
-    const std::size_t tp = result.how.find("TP");
-    if (tp != std::string::npos) result.how.replace(tp, 2, std::to_string(scenario.layout.tp));
+    if (result.how == kLayout) result.how = fmt::format("{} {}", kLayout, describe(changed.layout));
     const bool faster = result.seconds < -0.01 * before;
     const bool larger = result.batch > 0.05 * batch_before && result.seconds < 0.01 * before;
     if (faster || larger) found.push_back(std::move(result));

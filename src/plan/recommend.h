@@ -10,7 +10,7 @@ namespace baltoro::plan {
 
 struct Recommendation {
   std::string change;  // "latent projections split over tp ranks"
-  std::string how;     // "--layout replicate=none"
+  std::string how;     // "--layout tp=8,replicate=none"
   double seconds = 0;  // change of the step, negative where shorter
   double before = 0;   // s of the step
   double batch = 0;    // change of the largest batch

@@ -166,8 +166,13 @@ Microbatch microbatch_of(const StepShape& shape, const Layout& layout) {
   const std::int64_t all = shape.sequences + shape.prompts;
   Microbatch result{shape, std::min(layout.pp, std::max<std::int64_t>(all, 1))};
   const std::int64_t count = result.count;
-  result.shape.sequences = (shape.sequences + count - 1) / count;
-  result.shape.prompts = (shape.prompts + count - 1) / count;
+  const auto share = [count](std::int64_t all_of) { return (all_of + count - 1) / count; };
+  result.shape.sequences = share(shape.sequences);
+  result.shape.prompts = share(shape.prompts);
+  // Fewer prompts than microbatches: each takes its share of their rows.
+  if (shape.prompts > 0 && shape.prompts < count) {
+    result.shape.prompt_tokens = share(shape.prompts * shape.prompt_tokens);
+  }
   return result;
 }
 
@@ -196,10 +201,11 @@ double prefill_seconds(const Scenario& scenario) {
   double last = 0;
   for (std::int64_t start = workload.cached; start < prompt; start += chunk) {
     const std::int64_t rows = std::min(chunk, prompt - start);
-    last = compute_step(scenario, prefill_step(workload.prompts, rows, start)).seconds();
-    seconds += last;
+    const Step step = compute_step(scenario, prefill_step(workload.prompts, rows, start));
+    last = step.seconds();
+    seconds += last * real(step.microbatches);
   }
-  // With pp stages a chunk enters when the one before has left the first stage.
+  // With pp stages a microbatch enters when the one before has left the first stage.
   const double stages = real(scenario.layout.pp);
   return seconds / stages + last * (stages - 1) / stages;
 }

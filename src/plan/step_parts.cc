@@ -224,22 +224,28 @@ class Builder {
     at(Part::kMix).calls = real(sublayers + 1);
   }
 
+  // Rows of a matrix that is cut `cuts` ways: those of all tensor ranks, where each has its own.
+  std::int64_t cut_rows(double cuts) const {
+    return rows_ * (layout_.attention_dp && cuts > 1 ? layout_.tp : 1);
+  }
+
   void router_and_latent() {
     const double layers = real(model_.num_moe());
     const MoeConfig& moe = config_.moe;
     const std::int64_t input = moe.router_reads_latent ? moe.latent_size : config_.hidden_size;
-    const double router_parts = weight_cuts(layout_, Part::kRouter);
+    const double router_cuts = weight_cuts(layout_, Part::kRouter);
     add(Part::kRouter,
-        route_cost(rows_, matrix(moe.num_experts, input), static_cast<int>(moe.experts_per_token),
-                   dtype_),
-        layers, router_parts);
+        route_cost(cut_rows(router_cuts), matrix(moe.num_experts, input),
+                   static_cast<int>(moe.experts_per_token), dtype_),
+        layers, router_cuts);
     add_weights(Part::kRouter);
     if (moe.latent_size == 0) return;
-    const bool cut_rows = layout_.replicate_latent && layout_.sequence_parallel;
-    const double flop_parts = cut_rows ? real(layout_.tp) : weight_cuts(layout_, Part::kLatent);
-    Cost cost = linear_cost(rows_, matrix(moe.latent_size, config_.hidden_size), dtype_);
-    cost += linear_cost(rows_, matrix(config_.hidden_size, moe.latent_size), dtype_);
-    add(Part::kLatent, cost, layers, flop_parts);
+    const double cuts = weight_cuts(layout_, Part::kLatent);
+    const bool splits_rows = layout_.replicate_latent && layout_.sequence_parallel;
+    const std::int64_t rows = cut_rows(cuts);
+    Cost cost = linear_cost(rows, matrix(moe.latent_size, config_.hidden_size), dtype_);
+    cost += linear_cost(rows, matrix(config_.hidden_size, moe.latent_size), dtype_);
+    add(Part::kLatent, cost, layers, splits_rows ? real(layout_.tp) : cuts);
     add_weights(Part::kLatent);
   }
 
@@ -304,6 +310,9 @@ class Builder {
       message.row_bytes = real(model_.expert_width()) * format_bytes(format);
       work.network += all_to_all(group, message, workload_.dedup) * layers;
     }
+    // Tensor ranks share their rows' results; with shared experts, in their sum.
+    const bool has_shared = config_.moe.num_shared_experts > 0;
+    if (!has_shared && !layout_.attention_dp) work.network += ffn_sum() * layers;
   }
 
   // What follows a product cut over tensor ranks: a sum of all rows, or, where each rank has its

@@ -43,7 +43,7 @@ struct Workload {
   std::int64_t input = 0;       // prompt; 0: `context`
   std::int64_t output = 1024;   // tokens generated after it
   std::int64_t prompts = 1;     // prompts that are read together
-  std::int64_t chunk = 0;       // tokens of a prompt that one step reads; 0: all of them
+  std::int64_t chunk = 16384;   // tokens of a prompt that one step reads; 0: all of them
   std::int64_t cached = 0;      // of the prompt, already in the cache
   std::int64_t draft = 7;       // kVerify: tokens proposed
   double accepted = 3.4;        // kVerify: tokens that a step yields

@@ -170,5 +170,43 @@ TEST(StepPrefill, ChunksReExpandThePast) {
   EXPECT_GT(last.work_of(Part::kAttnCore).executed_flops, last.work_of(Part::kAttnCore).flops);
 }
 
+TEST(StepPipeline, FillsOnceAndThenAMicrobatchLeavesEveryStage) {
+  Scenario scenario = scenario_of("k3", "gb200", "pp=16");
+  scenario.workload.input = 8192;
+  const double one = prefill_seconds(scenario);
+  scenario.workload.prompts = 16;
+  // Sixteen prompts: the last is done after 15 more times a stage.
+  EXPECT_NEAR(prefill_seconds(scenario), one * (1 + 15.0 / 16), 1e-9);
+  // One prompt beside 32 sequences: each of 4 microbatches has a quarter of its rows.
+  StepShape mixed = decode_step(32, 4096);
+  mixed.prompts = 1;
+  mixed.prompt_tokens = 2048;
+  const Microbatch microbatch = microbatch_of(mixed, parse_layout("pp=4"));
+  EXPECT_EQ(microbatch.count, 4);
+  EXPECT_EQ(microbatch.shape.tokens() * 4, mixed.tokens());
+}
+
+TEST(StepLayout, RanksWithTheirOwnRowsDoAllOfThem) {
+  // FLOPs of all devices are those of the tokens, however matrices and rows are cut.
+  const StepShape shape = decode_step(64, 4096);
+  const double whole = compute_step(scenario_of("k3", "b300", "tp=1"), shape).total().flops;
+  for (const char* layout : {"tp=8,replicate=none,sp=on", "tp=8,attn=dp,ep=8,replicate=none",
+                             "dp=8,ep=8", "tp=2,dp=4,ep=8,replicate=none,sp=on"}) {
+    const Scenario scenario = scenario_of("k3", "b300", layout);
+    const double sum = 8 * compute_step(scenario, shape).total().flops;
+    EXPECT_NEAR(sum / whole, 1, 0.001) << layout;
+  }
+}
+
+TEST(StepLayout, CacheOfSeveralHeadsIsCutByThem) {
+  const auto bytes = [](const char* layout) {
+    const Scenario scenario = scenario_of("gqa-70b", "h100", layout);
+    return compute_step(scenario, decode_step(16, 8192)).work_of(Part::kAttnCore).cache_bytes;
+  };
+  EXPECT_DOUBLE_EQ(bytes("tp=1"), 8 * bytes("tp=8"));
+  EXPECT_DOUBLE_EQ(bytes("tp=1"), 8 * bytes("tp=16"));  // 8 heads, each on two ranks
+  EXPECT_DOUBLE_EQ(bytes("tp=1"), 16 * bytes("tp=16,dcp=2"));
+}
+
 }  // namespace
 }  // namespace baltoro::plan
