@@ -179,7 +179,6 @@ plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) 
 
 PlanMachine plan_machine(const PlanOptions& options) {
   PlanMachine machine;
-  machine.efficiency = plan::parse_efficiency(options.efficiency);
   if (is_file(options.hardware)) {
     machine.hardware = hardware_from_file(options.hardware);
   } else {
@@ -187,6 +186,7 @@ PlanMachine plan_machine(const PlanOptions& options) {
     machine.hardware = choice.hardware;
     machine.devices = choice.devices;
   }
+  machine.efficiency = plan::parse_efficiency(options.efficiency, machine.hardware);
   const auto set = [&](const char* option, const std::string& text, const char* key) {
     if (text.empty()) return;
     plan::set_hardware(machine.hardware, key, static_cast<double>(parse_bytes(option, text)),

@@ -155,9 +155,11 @@ std::string machine_lines(const Scenario& s) {
     if (s.layout.devices() > 1) numbers.add("a collective", h.scale_up_latency, "s");
     if (s.model.num_kda() > 0) numbers.add("64 tokens of scan", h.scan_chunk_seconds, "s");
   }
-  numbers.add("DRAM", h.dram_bytes, "B");
-  numbers.add("DRAM bandwidth", h.dram_bandwidth, "B/s");
-  numbers.add("NVMe", h.nvme_bandwidth, "B/s");
+  if (s.layout.experts_on_host) {
+    numbers.add("DRAM", h.dram_bytes, "B");
+    numbers.add("DRAM bandwidth", h.dram_bandwidth, "B/s");
+    numbers.add("NVMe", h.nvme_bandwidth, "B/s");
+  }
   const plan::MmaPath path = plan::mma_path(h, s.model.formats.routed);
   std::string out = line("machine", numbers.text());
   if (s.model.num_moe() > 0) {
@@ -232,8 +234,11 @@ std::string offload_lines(const PlanResult& r) {
   out += line("tiers", fmt::format("a token: device {}s, DRAM {}s, NVMe {}s; the longest is {}",
                                    with_prefix(o.device_seconds), with_prefix(o.dram_seconds),
                                    with_prefix(o.nvme_seconds), o.bound()));
-  out += line("decode", fmt::format("bound {:.2f} tok/s, {:.2f} with no expert in memory",
-                                    1 / o.seconds(), 1 / o.cold_seconds));
+  std::string text = fmt::format("bound {:.2f} tok/s", 1 / o.seconds());
+  if (o.nvme_seconds > 0) {
+    text += fmt::format(", {:.2f} with no expert in memory", 1 / o.cold_seconds);
+  }
+  out += line("decode", text);
   return out;
 }
 

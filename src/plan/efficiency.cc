@@ -9,16 +9,17 @@ namespace baltoro::plan {
 namespace {
 
 // Bytes of routed experts that one layer reads on one GPU, against the share of its bandwidth:
-// FlashInfer's K3 preset (pull request 5179), 18.6 MB an expert, 8 TB/s.
-Curve expert_read_curve() {
-  constexpr double kExpert = 18.6e6;
-  return Curve({{2 * kExpert, 0.206},
-                {4 * kExpert, 0.274},
-                {7.8 * kExpert, 0.279},
-                {15 * kExpert, 0.399},
-                {28.1 * kExpert, 0.5425},
-                {49.1 * kExpert, 0.636},
-                {76.6 * kExpert, 0.741}});
+// FlashInfer's K3 preset (pull request 5179), 18.6 MB an expert at 8 TB/s. What a share needs are
+// bytes in flight, which go with the bandwidth.
+Curve expert_read_curve(double bandwidth) {
+  const double expert = 18.6e6 * bandwidth / 8e12;
+  return Curve({{2 * expert, 0.206},
+                {4 * expert, 0.274},
+                {7.8 * expert, 0.279},
+                {15 * expert, 0.399},
+                {28.1 * expert, 0.5425},
+                {49.1 * expert, 0.636},
+                {76.6 * expert, 0.741}});
 }
 
 }  // namespace
@@ -35,12 +36,13 @@ const char* Efficiency::result_name() const {
 
 Efficiency datasheet_efficiency() { return {}; }
 
-Efficiency typical_efficiency() {
+Efficiency typical_efficiency(const Hardware& hardware) {
   Efficiency efficiency;
   efficiency.kind = Efficiency::Kind::kTypical;
   for (PartRates& part : efficiency.parts) part = {0.75, 0.85, 0};
   efficiency.parts[index_of(Part::kAttnCore)] = {0.6, 0.6, 0};
-  efficiency.parts[index_of(Part::kRouted)].bandwidth = expert_read_curve();
+  efficiency.parts[index_of(Part::kRouted)].bandwidth =
+      expert_read_curve(hardware.memory_bandwidth.value);
   efficiency.inside_links = 0.8;
   efficiency.outside_links = 0.8;
   efficiency.latencies = true;
@@ -50,9 +52,9 @@ Efficiency typical_efficiency() {
   return efficiency;
 }
 
-Efficiency parse_efficiency(std::string_view text) {
+Efficiency parse_efficiency(std::string_view text, const Hardware& hardware) {
   if (text == "datasheet") return datasheet_efficiency();
-  if (text == "typical") return typical_efficiency();
+  if (text == "typical") return typical_efficiency(hardware);
   if (text == "measured") {
     fail(ErrorCode::kUsage,
          "--eff measured needs the rates of this machine: run `baltoro plan calibrate`, then "

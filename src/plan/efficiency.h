@@ -45,9 +45,9 @@ const char* efficiency_name(Efficiency::Kind kind);
 // datasheet: every peak is reached and nothing else takes time. typical: shares that public
 // kernels reach (docs/cost-model.md).
 Efficiency datasheet_efficiency();
-Efficiency typical_efficiency();
+Efficiency typical_efficiency(const Hardware& hardware);
 // "datasheet" or "typical"; measured rates come from a calibration.
-Efficiency parse_efficiency(std::string_view text);
+Efficiency parse_efficiency(std::string_view text, const Hardware& hardware);
 
 // Rates of the links of a machine at this efficiency.
 LinkRates link_rates(const Hardware& hardware, const Efficiency& efficiency);

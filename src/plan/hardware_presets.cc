@@ -77,12 +77,13 @@ void add_kernels(Hardware& hardware, const Row& row) {
   hardware.scale_out_latency = typical(20 * kMicro, kAllReduce);
 }
 
-// A desktop's host: two channels of DDR5-5600.
+// What stands behind the device: a desktop's or a server's memory.
 void add_tiers(Hardware& hardware, const Row& row) {
-  if (row.kind != kDesktop && row.kind != kHost) return;
   if (std::string_view(row.name).starts_with("rtx")) {
     hardware.dram_bandwidth = sheet(89.6 * kGB, "two channels of DDR5-5600");
     hardware.host_link_bandwidth = sheet(row.scale_up * kGB, row.source);
+  } else if (row.kind != kDesktop && row.kind != kHost) {
+    hardware.dram_bandwidth = typical(600 * kGB, "a host of two sockets, 8 channels of DDR5-4800");
   }
 }
 

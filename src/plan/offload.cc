@@ -8,14 +8,14 @@
 namespace baltoro::plan {
 namespace {
 
-double read_seconds(double bytes, const Quantity& bandwidth, double devices, const char* key,
+double read_seconds(double bytes, const Quantity& bandwidth, const char* key, const char* how,
                     const Hardware& hardware) {
   if (bytes <= 0) return 0;
   if (!bandwidth) {
-    fail(ErrorCode::kUsage, "{}: {:.1f} GB a token would be read at {}, which is not given",
-         hardware.name, bytes / 1e9, key);
+    fail(ErrorCode::kUsage, "{}: {:.1f} GB a token would be read at {}, which is not given: {}",
+         hardware.name, bytes / 1e9, key, how);
   }
-  return bytes / (bandwidth.value * devices);
+  return bytes / bandwidth.value;
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ Offload compute_offload(const PlanModel& model, const Hardware& hardware, std::i
     return experts > 0 ? result.expert_bytes_per_token * bytes / experts : 0;
   };
   result.device_seconds =
-      read_seconds(result.device_bytes + share(on_device), hardware.memory_bandwidth, count,
-                   "memory_bandwidth", hardware);
-  result.dram_seconds = read_seconds(result.host_rest_bytes + share(in_dram),
-                                     hardware.dram_bandwidth, 1, "dram_bandwidth", hardware);
+      (result.device_bytes + share(on_device)) / (hardware.memory_bandwidth.value * count);
+  result.dram_seconds =
+      read_seconds(result.host_rest_bytes + share(in_dram), hardware.dram_bandwidth,
+                   "dram_bandwidth", "name it in a file for --hw", hardware);
   const double missing = experts - result.resident_experts;
-  result.nvme_seconds =
-      read_seconds(share(missing), hardware.nvme_bandwidth, 1, "nvme_bandwidth", hardware);
+  result.nvme_seconds = read_seconds(share(missing), hardware.nvme_bandwidth, "nvme_bandwidth",
+                                     "give --nvme 7GB, or more --dram", hardware);
   if (hardware.nvme_bandwidth) {
     result.cold_seconds = std::max({result.device_seconds, result.dram_seconds,
                                     result.expert_bytes_per_token / hardware.nvme_bandwidth.value});

@@ -62,7 +62,8 @@ TEST(PlanErrors, UnknownNames) {
   EXPECT_THAT(error_of([] { parse_phase("decod"); }), HasSubstr("did you mean decode?"));
   EXPECT_THAT(error_of([] { parse_overlap("two"); }), HasSubstr("tbo"));
   EXPECT_THAT(error_of([] { parse_dedup("ranks"); }), HasSubstr("did you mean rank?"));
-  EXPECT_THAT(error_of([] { parse_efficiency("typicl"); }), HasSubstr("did you mean typical?"));
+  EXPECT_THAT(error_of([] { parse_efficiency("typicl", Hardware()); }),
+              HasSubstr("did you mean typical?"));
   EXPECT_THAT(error_of([] { parse_routing("hipf"); }), HasSubstr("zipf:S"));
   EXPECT_THAT(error_of([] {
                 Formats formats;

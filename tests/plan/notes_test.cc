@@ -284,5 +284,28 @@ TEST(VerifyIntensity, OfTheCache) {
   EXPECT_NEAR(208896 / real(2 * k3.config.mla.cache_width()) / 8, 23, 0.5);
 }
 
+TEST(Ideas, EachPresetTakesOneAway) {
+  const PlanModel k3 = preset_model("k3");
+  const auto without = [](const char* name) { return preset_model(name); };
+  EXPECT_EQ(without("k3-no-kda").num_kda(), 0);
+  EXPECT_EQ(without("k3-no-kda").num_attn(), 93);
+  EXPECT_EQ(without("k3-no-mla").num_attn(), 0);
+  EXPECT_EQ(cache_bytes_per_token(without("k3-no-mla")), 0);
+  EXPECT_EQ(cache_bytes_per_token(without("k3-no-kda")), 93 * 576);
+  EXPECT_EQ(mix_sources(without("k3-no-attnres").config, 186), 1);
+  EXPECT_EQ(cache_bytes_per_token(without("k3-no-side")), 24 * 512);
+  EXPECT_EQ(part_parameters(without("k3-no-shared"), Part::kShared), 0);
+  EXPECT_EQ(total_parameters(without("k3-no-mxfp4")), total_parameters(k3));
+  EXPECT_NEAR(total_bytes(without("k3-no-mxfp4")) / 1e12, 5.56, 0.01);
+  // The same routed work and parameters, half of the copies, no projections.
+  const PlanModel wide = without("k3-no-latent");
+  EXPECT_EQ(routed_flops_per_layer(wide), routed_flops_per_layer(k3));
+  EXPECT_EQ(part_parameters(wide, Part::kRouted), part_parameters(k3, Part::kRouted));
+  EXPECT_EQ(part_parameters(wide, Part::kLatent), 0);
+  const double gates = 93 * 7168.0 * 12288;
+  EXPECT_EQ(total_parameters(k3) - total_parameters(without("k3-no-gates")), gates);
+  for (const std::string& name : preset_names()) check_model(preset_model(name));
+}
+
 }  // namespace
 }  // namespace baltoro::plan

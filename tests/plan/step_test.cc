@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "baltoro/error.h"
 #include "ops/expert_mlp.h"
+#include "plan/explain.h"
 #include "plan/inventory.h"
 #include "plan/scenarios.h"
 
@@ -16,7 +18,7 @@ const char* const kModels[] = {"k3", "k2", "kimi-linear", "dsv3", "gqa-70b"};
 TEST(StepProperties, PartsAddUpToTheTotal) {
   for (const char* model : kModels) {
     Scenario scenario = scenario_of(model, "b200", "tp=8");
-    scenario.efficiency = typical_efficiency();
+    scenario.efficiency = typical_efficiency(scenario.hardware);
     const Step step = compute_step(scenario, decode_step(32, 8192));
     double seconds = 0;
     double flops = 0;
@@ -66,9 +68,9 @@ TEST(StepProperties, DevicesAddUpToTheModelAndItsReplication) {
 
 TEST(StepProperties, MoreBandwidthIsNeverSlower) {
   for (const char* layout : {"tp=8", "tp=8,attn=dp,ep=8", "tp=2,pp=4", "tp=8,dcp=8,sp=on"}) {
-    for (const auto& efficiency : {datasheet_efficiency(), typical_efficiency()}) {
+    for (const char* rates : {"datasheet", "typical"}) {
       Scenario scenario = scenario_of("k3", "h200", layout);
-      scenario.efficiency = efficiency;
+      scenario.efficiency = parse_efficiency(rates, scenario.hardware);
       for (const StepShape& shape :
            {decode_step(1, 131072), decode_step(256, 8192), prefill_step(1, 8192, 0)}) {
         const double before = compute_step(scenario, shape).seconds();
@@ -206,6 +208,23 @@ TEST(StepLayout, CacheOfSeveralHeadsIsCutByThem) {
   EXPECT_DOUBLE_EQ(bytes("tp=1"), 8 * bytes("tp=8"));
   EXPECT_DOUBLE_EQ(bytes("tp=1"), 8 * bytes("tp=16"));  // 8 heads, each on two ranks
   EXPECT_DOUBLE_EQ(bytes("tp=1"), 16 * bytes("tp=16,dcp=2"));
+}
+
+TEST(StepExplained, EveryPartOrWhyNot) {
+  for (const char* model : kModels) {
+    const Scenario scenario = scenario_of(model, "b200", "tp=2,pp=2");
+    const Step step = compute_step(scenario, decode_step(4, 4096));
+    for (const Part part : kAllParts) {
+      if (step.work_of(part).bytes() == 0 && step.time_of(part).seconds() == 0) {
+        EXPECT_THROW(explain(scenario, step, part), Error) << part_name(part);
+        continue;
+      }
+      const Explanation text = explain(scenario, step, part);
+      EXPECT_FALSE(text.source.empty());
+      ASSERT_FALSE(text.terms.empty());
+      EXPECT_EQ(text.terms.back().name, "time");
+    }
+  }
 }
 
 }  // namespace
