@@ -150,7 +150,7 @@ std::string machine_lines(const Scenario& s) {
       numbers.add("scale-out", h.scale_out_bandwidth, "B/s");
     }
   }
-  if (s.efficiency.latencies) {
+  if (s.efficiency.latencies && !s.layout.experts_on_host) {
     numbers.add("a layer", h.layer_seconds, "s");
     if (s.layout.devices() > 1) numbers.add("a collective", h.scale_up_latency, "s");
     if (s.model.num_kda() > 0) numbers.add("64 tokens of scan", h.scan_chunk_seconds, "s");

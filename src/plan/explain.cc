@@ -77,6 +77,52 @@ std::string layers_text(double layers) {
   return layers > 1 ? fmt::format(" x {:g} layers", layers) : std::string();
 }
 
+// Attention and KDA by their own laws, products as 2 x rows x parameters.
+std::string flop_numbers(const Scenario& scenario, const Step& step, Part part) {
+  const PlanModel& model = scenario.model;
+  const PartWork& work = step.work_of(part);
+  const StepShape shape = microbatch_of(step.shape, scenario.layout).shape;
+  const std::string end = fmt::format("{}{} = {}FLOP", layers_text(work.calls),
+                                      cut_text(scenario, part), with_prefix(work.flops));
+  if (part == Part::kRouted) {
+    const double rows = work.flops * weight_cuts(scenario.layout, part) / work.calls /
+                        (2 * expert_parameters(model));
+    const std::int64_t k = model.config.moe.experts_per_token;
+    return fmt::format("2 x {} matrices x {:.6g} tokens x {} x {} x {}{}", model.expert_matrices,
+                       rows / real(k), k, model.expert_width(), model.config.moe.expert_ffn_size,
+                       end);
+  }
+  if (part == Part::kKdaState) {
+    const KdaShape kda = kda_shape_of(model);
+    return fmt::format("{:.6g} tokens x (7 x {} heads x {} x {} + 2 x {} x {} channels){}",
+                       work.rows, kda.num_heads, kda.head_dim_k, kda.head_dim_v, kda.conv_width,
+                       kda.conv_channels(), end);
+  }
+  if (part == Part::kAttnCore) {
+    const MlaShape mla = mla_shape_of(model);
+    if (mla.kind == MlaKind::kLatent && shape.prompts == 0 && shape.query_tokens == 1) {
+      const std::int64_t groups = scenario.layout.attention_groups();
+      return fmt::format("2 x {} x {} x ({} x ({} + {}) + {} x (2 x {} + {})){}",
+                         (shape.sequences + groups - 1) / groups, mla.num_heads, mla.kv_rank,
+                         mla.nope_dim, mla.v_head_dim, shape.context, mla.kv_rank, mla.rope_dim,
+                         end);
+    }
+    return fmt::format(
+        "{} sequences of {} rows at {} tokens, {} prompts of {} rows after {}; "
+        "{} heads, c {}, s {}, d_n {}, d_v {}{}",
+        shape.sequences, shape.query_tokens, shape.context, shape.prompts, shape.prompt_tokens,
+        shape.prompt_start, mla.num_heads, mla.kv_rank, mla.rope_dim, mla.nope_dim, mla.v_head_dim,
+        end);
+  }
+  if (part == Part::kMix) {
+    return fmt::format("{:.6g} rows x {} in {:g} mixes = {}FLOP", work.rows,
+                       model.config.hidden_size, work.calls, with_prefix(work.flops));
+  }
+  return fmt::format("2 x {:.6g} rows x {} parameters{} = {}FLOP", work.rows,
+                     with_prefix(part_parameters(model, part)), cut_text(scenario, part),
+                     with_prefix(work.flops));
+}
+
 std::string weight_numbers(const Scenario& scenario, const Step& step, Part part) {
   const PlanModel& model = scenario.model;
   const PartWork& work = step.work_of(part);
@@ -149,10 +195,7 @@ Explanation explain(const Scenario& scenario, const Step& step, Part part) {
   Explanation result{part, text.what, {}, text.source};
   const MmaPath path = mma_path(scenario.hardware, part_format(scenario.model.formats, part));
   if (work.flops > 0) {
-    result.terms.push_back(
-        {"FLOPs", text.flops,
-         fmt::format("{:.6g} rows a matrix{}{} = {}FLOP", work.rows, layers_text(work.calls),
-                     cut_text(scenario, part), with_prefix(work.flops))});
+    result.terms.push_back({"FLOPs", text.flops, flop_numbers(scenario, step, part)});
   }
   if (work.weight_bytes > 0) {
     result.terms.push_back({"weight bytes", text.weights, weight_numbers(scenario, step, part)});
