@@ -13,11 +13,9 @@ double expert_knee(double weight_bytes, double flops, double bandwidth) {
   return weight_bytes * flops / (2 * bandwidth);
 }
 
-double expert_knee_with_activations(double weight_bytes, double flops, double bandwidth,
-                                    double value_bytes, double values_per_row, double outer,
-                                    double inner) {
-  const double left = 1 - flops * value_bytes * values_per_row / (6 * outer * inner * bandwidth);
-  return left > 0 ? expert_knee(weight_bytes, flops, bandwidth) / left : kNever;
+double expert_knee_with_rows(double knee, double ridge, double row_bytes, double row_flops) {
+  const double left = 1 - ridge * row_bytes / row_flops;
+  return left > 0 ? knee / left : kNever;
 }
 
 double absorbed_limit(const MlaShape& shape) {

@@ -69,9 +69,9 @@ MoeLine compute_moe_line(const Scenario& scenario, const Step& step) {
   const double weight = format_bytes(model.formats.routed);
   const double bandwidth = hardware.memory_bandwidth.value;
   line.knee_rows = expert_knee(weight, flops, bandwidth);
-  line.knee_rows_with_activations = expert_knee_with_activations(
-      weight, flops, bandwidth, format_bytes(model.formats.activation),
-      2 * real(model.expert_width()), real(model.expert_width()), real(moe.expert_ffn_size));
+  line.knee_rows_with_activations = expert_knee_with_rows(
+      line.knee_rows, flops / bandwidth,
+      2 * real(model.expert_width()) * format_bytes(model.formats.activation), each);
   line.knee_tokens = line.knee_rows * real(moe.num_experts) / real(moe.experts_per_token);
 
   const LinkRates links = link_rates(hardware, datasheet_efficiency());

@@ -37,8 +37,7 @@ TEST(ExpertKnee, TableOfMachines) {
 
 TEST(ExpertKnee, ActivationsMoveIt) {
   const auto correction = [](double flops, double bandwidth, double values) {
-    return expert_knee_with_activations(1, flops, bandwidth, 2, values, 3584, 3072) /
-           expert_knee(1, flops, bandwidth);
+    return expert_knee_with_rows(1, flops / bandwidth, 2 * values, 6 * 3584.0 * 3072);
   };
   EXPECT_NEAR(correction(989e12, 4.8e12, 2 * 3584 + 3 * 3072), 1.11, 0.01);
   EXPECT_NEAR(correction(4.5e15, 8e12, 2 * 3584 + 3 * 3072), 1.39, 0.01);
