@@ -139,7 +139,7 @@ struct LeafTable {
   void (*matmul)(const MatmulArgs& args);
   // The same for rows that hold bf16 values; may use bf16 products.
   void (*matmul_bf16)(const MatmulArgs& args);
-  // Packs rows that meet bf16 or MXFP4 weights, so that it happens once an op; null where
+  // Packs rows that meet bf16, MXFP4 or MXINT8 weights, so that it happens once an op; null where
   // matmul_bf16 has no order of its own.
   void (*pack_rows)(const PackArgs& args);
   void (*outer)(const OuterArgs& args);

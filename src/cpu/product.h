@@ -25,7 +25,7 @@ struct Rows {
 
   const std::uint16_t* packed(LeafFormat format) const {
     if (format == LeafFormat::kMxfp4) return packed_mxfp4;
-    return format == LeafFormat::kBf16 ? packed_plain : nullptr;
+    return format == LeafFormat::kBf16 || format == LeafFormat::kMxint8 ? packed_plain : nullptr;
   }
   // At most kPackedGroup rows from `begin` on, a multiple of kPackedRows.
   Rows group(std::int64_t begin, std::int64_t depth) const {

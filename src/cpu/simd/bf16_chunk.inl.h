@@ -172,6 +172,31 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
   }
 };
 
+// MXINT8 codes have at most 8 significant bits, and so have their bf16 values; values below the
+// smallest normal bf16 become zero.
+struct Mxint8Reader {
+  static constexpr LeafFormat kOrder = LeafFormat::kMxint8;
+  const std::uint8_t* data;
+  const std::uint8_t* scales;
+
+  Mxint8Reader(const MatmulArgs& a, std::int64_t n)
+      : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
+  __m512i group(std::int64_t k) const {
+    Int8Decoder values;
+    values.decode(data + k, group_scale(scales[k / kGroup]));
+    return as_int(_mm512_cvtne2ps_pbh(values.out[1].v, values.out[0].v));
+  }
+  Chunk whole(std::int64_t k) const {
+    static_assert(kPair == kGroup);
+    return {{group(k), group(k + kPair), group(k + 2 * kPair), group(k + 3 * kPair)}};
+  }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    Chunk chunk{};
+    for (std::int64_t i = 0; i < n / kPair; ++i) chunk.part[i] = group(k + i * kPair);
+    return chunk;
+  }
+};
+
 template <typename Reader>
 inline Chunk read_chunk(const Reader& row, std::int64_t k, std::int64_t n) {
   return n == kChunk ? row.whole(k) : row.some(k, n);

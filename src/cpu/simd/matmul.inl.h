@@ -37,6 +37,20 @@ struct Accumulators {
       }
     }
   }
+  void clear() {
+    for (int r = 0; r < R; ++r) {
+      for (int j = 0; j < N; ++j) acc[r][j] = zero();
+    }
+  }
+  // Adds the sums of this block to those of the blocks before it.
+  void add_before(const DepthBlock& block, const float* partial) {
+    for (int r = 0; r < R; ++r) {
+      for (int j = 0; j < N; ++j) {
+        const Vec before = block.first ? zero() : load(partial + (r * N + j) * kLanes);
+        acc[r][j] = before + acc[r][j];
+      }
+    }
+  }
   void finish(const MatmulArgs& a, const DepthBlock& block, std::int64_t m, std::int64_t n,
               float* partial) const {
     for (int r = 0; r < R; ++r) {

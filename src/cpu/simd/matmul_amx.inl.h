@@ -333,6 +333,7 @@ void amx_all_rows(const MatmulArgs& all) {
 
 void matmul_amx(const MatmulArgs& a) {
   if (a.format == LeafFormat::kBf16) return amx_all_rows<Bf16Reader>(a);
+  if (a.format == LeafFormat::kMxint8) return amx_all_rows<Mxint8Reader>(a);
   if (a.format != LeafFormat::kMxfp4) return matmul(a);
   if (any_extreme_scale(a)) return amx_all_rows<Mxfp4ExtremeReader>(a);
   amx_all_rows<Mxfp4Reader>(a);
