@@ -98,6 +98,6 @@ Command add_plan(CLI::App& root) {
           }};
 }
 
-std::vector<Command> add_plan_subcommands(CLI::App&) { return {}; }
+std::vector<Command> add_plan_subcommands(CLI::App& plan) { return {add_plan_sweep(plan)}; }
 
 }  // namespace baltoro::cli

@@ -8,6 +8,8 @@
 
 namespace baltoro::cli {
 
+Command add_plan_sweep(CLI::App& plan);
+
 // Of add_plan: what follows `plan`, in the order of its help.
 std::vector<Command> add_plan_subcommands(CLI::App& plan);
 

@@ -1,0 +1,129 @@
+// `baltoro plan sweep`: one scenario along axes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/plan_commands.h"
+#include "cli/plan_options.h"
+#include "cli/plan_tables.h"
+#include "core/error.h"
+
+namespace baltoro::cli {
+namespace {
+
+struct SweepOptions {
+  PlanOptions plan;
+  std::vector<std::string> axes;
+  std::string columns;
+  std::string map;
+  bool json = false;
+  bool csv = false;
+};
+
+constexpr int kSweepSchema = 1;
+
+std::vector<std::string> all_measures() {
+  std::vector<std::string> keys;
+  for (const plan::Measure& measure : plan::measures()) keys.emplace_back(measure.key);
+  return keys;
+}
+
+std::string sweep_title(const plan::Sweep& sweep, const plan::Scenario& scenario) {
+  std::vector<std::string> names;
+  for (const plan::Axis& axis : sweep.axes) names.push_back(axis.name);
+  return fmt::format("{} on {} over {}: {} ({})", scenario.model.name, scenario.hardware.title,
+                     fmt::join(names, " and "), plan::phase_name(scenario.workload.phase),
+                     scenario.efficiency.result_name());
+}
+
+std::string reasons(const plan::Sweep& sweep) {
+  std::string out;
+  for (const plan::SweepPoint& point : sweep.points) {
+    if (!point.evaluated)
+      out += fmt::format("{}: {}\n", fmt::join(point.labels, ", "), point.reason);
+  }
+  return out;
+}
+
+std::string sweep_text(const SweepOptions& options, const plan::Sweep& sweep,
+                       const plan::Scenario& scenario) {
+  std::string out = sweep_title(sweep, scenario) + "\n\n";
+  if (!options.map.empty()) {
+    const HeatMap map = heat_map(sweep, options.map);
+    out += fmt::format("{} {}: {}\n", map.measure->head, map.measure->shown_unit,
+                       map.measure->meaning);
+    out += table_text(heat_table(map, scenario.efficiency));
+    if (out.find('*') != std::string::npos) out += "* does not fit into memory\n";
+    return out + reasons(sweep);
+  }
+  const std::vector<std::string> keys =
+      options.columns.empty() ? plan::columns_of(sweep.axes) : split_list(options.columns);
+  out += table_text(sweep_table(sweep, keys, scenario.efficiency)) + "\n";
+  for (const std::string& key : keys) {
+    const plan::Measure& measure = plan::find_measure(key);
+    out += fmt::format("{:<16}{}\n", key, measure.meaning);
+  }
+  return out;
+}
+
+int run_sweep_command(const SweepOptions& options) {
+  refuse_together(options.json, "--json", options.csv, "--csv");
+  if (options.plan.model.empty()) fail(ErrorCode::kUsage, "plan sweep needs a MODEL and an AXIS");
+  std::vector<plan::Axis> axes;
+  for (const std::string& axis : options.axes) axes.push_back(plan::parse_axis(axis));
+  const plan::Scenario scenario = plan_scenario(options.plan);
+  const plan::Sweep sweep =
+      plan::run_sweep(scenario, plan_machine(options.plan).devices, std::move(axes));
+  if (options.json) {
+    print_json({{"schema", "baltoro.plan.sweep"},
+                {"version", kSweepSchema},
+                {"title", sweep_title(sweep, scenario)},
+                {"points", table_json(sweep_table(sweep, all_measures(), scenario.efficiency))}});
+  } else if (options.csv) {
+    fmt::print("{}", table_csv(sweep_table(sweep, all_measures(), scenario.efficiency)));
+  } else {
+    fmt::print("{}", sweep_text(options, sweep, scenario));
+  }
+  return kOk;
+}
+
+std::string sweep_footer() {
+  return fmt::format(
+      "Axes: {}, and the sizes of --set (N, K, m, R, ratio, ...). Values: A,B,C or A|B|C;\n"
+      "FIRST..LAST, FIRST..LAST:STEP, FIRST..LAST:log (doubles). 8k is 8192.\n"
+      "Measures: {}.\n"
+      "With --hw COUNTxNAME a swept tp leaves the other devices to dp, a swept pp to tp.\n"
+      "Examples:\n"
+      "  baltoro plan sweep k3 split=512:64,448:128,384:192\n"
+      "  baltoro plan sweep k3 'kv=mla:512+64|unified:576|mqa:576|gqa:2x144'\n"
+      "  baltoro plan sweep k2 --dtype routed=mxfp4 alpha=1,2,4 mode=eff,acc\n"
+      "  baltoro plan sweep k3 --hw 16xh200 batch=1..256:log ctx=4k..1M:log --map user\n"
+      "  baltoro plan sweep k3 --hw 16xh200 'layout=tp=16|tp=16,dcp=16|tp=8,pp=2' --csv",
+      fmt::join(plan::axis_names(), " "), fmt::join(all_measures(), " "));
+}
+
+}  // namespace
+
+Command add_plan_sweep(CLI::App& plan) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* app = plan.add_subcommand("sweep", "One scenario along axes: tables and heat maps");
+  app->add_option("MODEL", options->plan.model, "Preset, model directory or config.json");
+  app->add_option("AXIS", options->axes, "NAME=VALUES, as batch=1..64:log; every combination");
+  app->add_option("--columns", options->columns, "Measures of the table (default: by the axes)")
+      ->type_name("NAME,...");
+  app->add_option("--map", options->map, "Two axes as a map of this measure")->type_name("NAME");
+  app->add_flag("--json", options->json, "Print one JSON document, all measures");
+  app->add_flag("--csv", options->csv, "Print comma-separated values, all measures");
+  add_plan_model_options(*app, options->plan);
+  add_plan_machine_options(*app, options->plan);
+  add_plan_layout_option(*app, options->plan);
+  add_plan_workload_options(*app, options->plan);
+  app->footer(sweep_footer());
+  return {app, [options] { return run_sweep_command(*options); }};
+}
+
+}  // namespace baltoro::cli
