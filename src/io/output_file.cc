@@ -54,4 +54,18 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
   file.finish();
 }
 
+std::uint64_t disk_space(const std::filesystem::path& path) {
+  std::filesystem::path existing = std::filesystem::absolute(path);
+  while (!std::filesystem::exists(existing)) existing = existing.parent_path();
+  return std::filesystem::space(existing).available;
+}
+
+void require_disk_space(const std::filesystem::path& path, std::uint64_t bytes) {
+  const std::uint64_t free = disk_space(path);
+  if (bytes <= free) return;
+  fail(ErrorCode::kDoesNotFit,
+       "{}: {} bytes are to be written, {} are free on its disk; make room or choose another place",
+       path.string(), bytes, free);
+}
+
 }  // namespace baltoro

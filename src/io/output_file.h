@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -38,5 +39,10 @@ class OutputFile {
 
 // A whole file of text. Throws Error{kIo}.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
+
+// Bytes that may be written to the disk of `path`, which need not exist yet.
+std::uint64_t disk_space(const std::filesystem::path& path);
+// Throws Error{kDoesNotFit} where `bytes` are more than disk_space(path).
+void require_disk_space(const std::filesystem::path& path, std::uint64_t bytes);
 
 }  // namespace baltoro

@@ -12,12 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-
 fs::path require_directory(fs::path src) {
   if (!fs::is_directory(src)) {
-    fail(ErrorCode::kBadModel, "{}: no such directory; give a checkpoint's directory",
-         src.string());
+    fail(ErrorCode::kBadModel, "{} is no directory; give a checkpoint's directory", src.string());
   }
   return src;
 }
@@ -62,19 +59,9 @@ std::uint64_t Quantizer::bytes_to_write() const {
   return bytes;
 }
 
-std::uint64_t Quantizer::bytes_free() const {
-  fs::path existing = fs::absolute(dst_);
-  while (!fs::exists(existing)) existing = existing.parent_path();
-  return fs::space(existing).available;
-}
+std::uint64_t Quantizer::bytes_free() const { return disk_space(dst_); }
 
-void Quantizer::check_space() const {
-  const std::uint64_t needed = bytes_to_write();
-  const std::uint64_t free = bytes_free();
-  if (needed <= free) return;
-  fail(ErrorCode::kDoesNotFit, "{}: the weights need {:.1f} GiB, {:.1f} GiB are free",
-       dst_.string(), static_cast<double>(needed) / kGiB, static_cast<double>(free) / kGiB);
-}
+void Quantizer::check_space() const { require_disk_space(dst_, bytes_to_write()); }
 
 std::vector<QuantizedTensor> Quantizer::write_shard(const PlannedShard& shard,
                                                     TensorQuantizer& quantizer,

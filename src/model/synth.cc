@@ -19,7 +19,6 @@
 namespace baltoro {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 // A multiple of every element size, small enough for the second-level cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 18;
 
@@ -36,13 +35,7 @@ class ShardWriter {
   }
 
   // Throws Error{kDoesNotFit} unless the weights fit on the disk.
-  void check_space() const {
-    const double free = static_cast<double>(std::filesystem::space(out_).available);
-    const double needed = static_cast<double>(total_bytes_);
-    if (needed <= free) return;
-    fail(ErrorCode::kDoesNotFit, "{}: the weights need {:.1f} GiB, {:.1f} GiB are free",
-         out_.string(), needed / kGiB, free / kGiB);
-  }
+  void check_space() const { require_disk_space(out_, total_bytes_); }
 
   SynthReport write() {
     const std::int64_t num_groups = config_.num_layers + 2;

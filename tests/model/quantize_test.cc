@@ -157,7 +157,9 @@ TEST_F(Quantize, WhatItWritesBindsInTheFormatsOfThePlan) {
 
   const Tensors before = read_tensors(dir_ / "src");
   for (const auto& [name, tensor] : read_tensors(dir_ / "dst")) {
-    if (before.contains(name)) EXPECT_EQ(tensor.bytes, before.at(name).bytes) << name;
+    if (before.contains(name)) {
+      EXPECT_EQ(tensor.bytes, before.at(name).bytes) << name;
+    }
   }
   const Quantizer again(dir_ / "src", dir_ / "dst", kBoth);
   EXPECT_EQ(again.plan().bytes_out, model.store->files().total_bytes());
