@@ -98,6 +98,8 @@ Command add_plan(CLI::App& root) {
           }};
 }
 
-std::vector<Command> add_plan_subcommands(CLI::App& plan) { return {add_plan_sweep(plan)}; }
+std::vector<Command> add_plan_subcommands(CLI::App& plan) {
+  return {add_plan_sweep(plan), add_plan_compare(plan), add_plan_layout(plan)};
+}
 
 }  // namespace baltoro::cli

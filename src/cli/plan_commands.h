@@ -8,6 +8,8 @@
 
 namespace baltoro::cli {
 
+Command add_plan_compare(CLI::App& plan);
+Command add_plan_layout(CLI::App& plan);
 Command add_plan_sweep(CLI::App& plan);
 
 // Of add_plan: what follows `plan`, in the order of its help.

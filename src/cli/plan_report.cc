@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/format.h"
+#include "cli/table.h"
 #include "plan/inventory.h"
 
 namespace baltoro::cli {
@@ -19,9 +20,6 @@ using plan::PlanModel;
 using plan::Quantity;
 using plan::Scenario;
 using plan::with_prefix;
-
-constexpr std::size_t kColumns = 100;
-constexpr std::size_t kIndent = 11;
 
 std::string count(std::int64_t value) { return with_commas(static_cast<std::uint64_t>(value)); }
 
@@ -37,27 +35,7 @@ std::string counted_prefix(double value) {
   return text.ends_with(' ') ? text.substr(0, text.size() - 1) : text;
 }
 
-// "name       text", broken at spaces to the width.
-std::string line(const std::string& name, const std::string& text) {
-  std::string out = fmt::format("{:<{}}", name, kIndent);
-  std::size_t column = kIndent;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::size_t length = end - begin;
-    if (column > kIndent && column + 1 + length > kColumns) {
-      out += "\n" + std::string(kIndent, ' ');
-      column = kIndent;
-    } else if (column > kIndent) {
-      out += ' ';
-      ++column;
-    }
-    out += text.substr(begin, length);
-    column += length;
-    begin = end + 1;
-  }
-  return out + "\n";
-}
+std::string line(const std::string& name, const std::string& text) { return wrapped(name, text); }
 
 // Numbers of one class and source together: "memory 268 GB, 8 TB/s [datasheet: ...]".
 class Numbers {

@@ -146,6 +146,28 @@ nlohmann::ordered_json table_json(const Table& table) {
   return rows;
 }
 
+std::string wrapped(const std::string& name, const std::string& text, std::size_t width) {
+  constexpr std::size_t kIndent = 11;
+  std::string out = fmt::format("{:<{}}", name, kIndent);
+  std::size_t column = kIndent;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t length = end - begin;
+    if (column > kIndent && column + 1 + length > width) {
+      out += "\n" + std::string(kIndent, ' ');
+      column = kIndent;
+    } else if (column > kIndent) {
+      out += ' ';
+      ++column;
+    }
+    out += text.substr(begin, length);
+    column += length;
+    begin = end + 1;
+  }
+  return out + "\n";
+}
+
 std::string escape_markup(const std::string& text) {
   std::string out;
   for (const char c : text) {

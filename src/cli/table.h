@@ -46,6 +46,9 @@ nlohmann::ordered_json table_json(const Table& table);
 // A <table> whose cells are escaped.
 std::string table_html(const Table& table);
 
+// "name       text", broken at spaces to `width` columns.
+std::string wrapped(const std::string& name, const std::string& text, std::size_t width = 100);
+
 // Text inside of HTML and SVG.
 std::string escape_markup(const std::string& text);
 

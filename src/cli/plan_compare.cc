@@ -1,0 +1,208 @@
+// `baltoro plan compare`: what changed between two scenarios, and why.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/plan_commands.h"
+#include "cli/plan_options.h"
+#include "cli/plan_tables.h"
+#include "core/error.h"
+#include "core/suggest.h"
+#include "plan/compare.h"
+
+namespace baltoro::cli {
+namespace {
+
+struct CompareOptions {
+  PlanOptions plan;  // of both sides
+  std::string a;
+  std::string b;
+  bool json = false;
+  bool csv = false;
+};
+
+constexpr int kCompareSchema = 1;
+
+// "k3 --dtype attn=int8": a model and what differs from the options of both sides.
+plan::Scenario side_scenario(const char* name, const std::string& text, PlanOptions options) {
+  CLI::App side;
+  side.set_help_flag();
+  side.allow_extras();
+  side.add_option("MODEL", options.model);
+  add_plan_model_options(side, options);
+  add_plan_machine_options(side, options);
+  add_plan_layout_option(side, options);
+  add_plan_workload_options(side, options);
+  try {
+    side.parse(text, false);
+  } catch (const CLI::ParseError& error) {
+    fail(ErrorCode::kUsage, "{} \"{}\": {}", name, text, error.what());
+  }
+  if (!side.remaining().empty()) {
+    const std::string word = side.remaining().front();
+    std::vector<std::string> known;
+    for (const CLI::Option* option : side.get_options()) {
+      for (const std::string& long_option : option->get_lnames())
+        known.push_back("--" + long_option);
+    }
+    const std::string near = nearest(word, known);
+    fail(ErrorCode::kUsage, "{} \"{}\": {} is no option{}; the form is \"MODEL [OPTIONS of plan]\"",
+         name, text, word, near.empty() ? "" : fmt::format(", did you mean {}?", near));
+  }
+  if (options.model.empty()) {
+    fail(ErrorCode::kUsage, "{} \"{}\" has no model; the form is \"MODEL [OPTIONS of plan]\"", name,
+         text);
+  }
+  return plan_scenario(options);
+}
+
+Table changes_table(const plan::Comparison& c) {
+  Table table;
+  table.columns = {
+      {"what", "changed", "", "", "", 1}, {"a", "A", "", "", "", 1}, {"b", "B", "", "", "", 1}};
+  for (const plan::Change& change : c.changes) {
+    table.rows.push_back({change.what, change.before, change.after});
+  }
+  return table;
+}
+
+Table totals_table(const plan::Comparison& c) {
+  const plan::Efficiency& rates = c.a.scenario.efficiency;
+  Table table;
+  table.columns = {{"measure", "measure", "", "", "", 1},
+                   {"unit", "", "", "", "", 1},
+                   {"a", "A", "", "", "", 1},
+                   {"b", "B", "", "", "", 1},
+                   {"ratio", "B / A", "", "", "formula", 1},
+                   {"meaning", "", "", "", "", 1}};
+  for (const char* key :
+       {"step", "ttft", "user", "device", "flops", "hbm", "net", "intensity", "comm", "parameters",
+        "active", "stored", "cache", "state", "free", "max_batch"}) {
+    const plan::Measure& measure = plan::find_measure(key);
+    const Column column = measure_column(measure, rates);
+    const double a = measure.value(c.a);
+    const double b = measure.value(c.b);
+    table.rows.push_back({measure.key, measure.shown_unit, shown(column, a), shown(column, b),
+                          a != 0 ? b / a : std::numeric_limits<double>::quiet_NaN(),
+                          measure.meaning});
+  }
+  return table;
+}
+
+Table parts_table(const plan::Comparison& c) {
+  const std::string rates = plan::efficiency_name(c.a.scenario.efficiency.kind);
+  Table table;
+  table.columns = {{"component", "component", "", "", "", 1},
+                   {"a_seconds", "A", "ms", "s", rates, 1e3},
+                   {"b_seconds", "B", "ms", "s", rates, 1e3},
+                   {"change_seconds", "B - A", "ms", "s", rates, 1e3},
+                   {"flops_ratio", "FLOPs", "B / A", "", "formula", 1},
+                   {"bytes_ratio", "HBM", "B / A", "", "formula", 1},
+                   {"network_ratio", "net", "B / A", "", "formula", 1},
+                   {"a_bound", "A: bound", "", "", "", 1},
+                   {"b_bound", "B: bound", "", "", "", 1}};
+  const plan::Step& a = c.a.totals.step;
+  const plan::Step& b = c.b.totals.step;
+  const auto ratio = [](double before, double after) {
+    return before > 0 ? after / before : std::numeric_limits<double>::quiet_NaN();
+  };
+  const auto add = [&](const std::string& name, double before, double after,
+                       const plan::PartWork& x, const plan::PartWork& y) {
+    table.rows.push_back({name, before, after, after - before, ratio(x.flops, y.flops),
+                          ratio(x.bytes(), y.bytes()),
+                          ratio(x.network.bytes(), y.network.bytes())});
+  };
+  for (const plan::PartChange& change : c.parts) {
+    const plan::PartTime& before = a.time_of(change.part);
+    const plan::PartTime& after = b.time_of(change.part);
+    add(plan::part_name(change.part), before.seconds(), after.seconds(), a.work_of(change.part),
+        b.work_of(change.part));
+    table.rows.back().emplace_back(plan::bound_name(before.bound));
+    table.rows.back().emplace_back(plan::bound_name(after.bound));
+  }
+  add("total", a.seconds(), b.seconds(), a.total(), b.total());
+  return table;
+}
+
+Table reasons_table(const plan::Comparison& c) {
+  Table table;
+  table.columns = {{"component", "component", "", "", "", 1}, {"why", "why", "", "", "", 1}};
+  for (const plan::PartChange& change : c.parts) {
+    const std::string text = plan::why(c, change);
+    if (!text.empty()) table.rows.push_back({plan::part_name(change.part), text});
+  }
+  return table;
+}
+
+std::string compare_title(const plan::Comparison& c) {
+  const auto side = [](const plan::Scenario& s) {
+    return fmt::format("{} on {} x {} ({})", s.model.name, s.layout.devices(), s.hardware.title,
+                       plan::describe(s.layout));
+  };
+  return fmt::format("A {}; B {}: {}, {}", side(c.a.scenario), side(c.b.scenario),
+                     plan::phase_name(c.b.scenario.workload.phase),
+                     c.b.scenario.efficiency.result_name());
+}
+
+std::string compare_text(const plan::Comparison& c) {
+  std::string out = wrapped("compare", compare_title(c)) + "\n";
+  if (c.changes.empty()) return out + "nothing differs\n";
+  out += table_text(changes_table(c)) + "\n" + table_text(totals_table(c)) + "\n" +
+         table_text(parts_table(c)) + "\n";
+  for (const std::vector<Cell>& row : reasons_table(c).rows) {
+    out += wrapped(row[0].text, row[1].text);
+  }
+  return out;
+}
+
+int run_compare_command(const CompareOptions& options) {
+  refuse_together(options.json, "--json", options.csv, "--csv");
+  if (options.b.empty()) {
+    fail(ErrorCode::kUsage, "plan compare needs two scenarios, A and B: k2 k3, or k3 'k3 -b 64'");
+  }
+  const plan::Comparison c = plan::compare(side_scenario("A", options.a, options.plan),
+                                           side_scenario("B", options.b, options.plan));
+  if (options.json) {
+    print_json({{"schema", "baltoro.plan.compare"},
+                {"version", kCompareSchema},
+                {"title", compare_title(c)},
+                {"changes", table_json(changes_table(c))},
+                {"measures", table_json(totals_table(c))},
+                {"components", table_json(parts_table(c))},
+                {"reasons", table_json(reasons_table(c))}});
+  } else if (options.csv) {
+    fmt::print("{}", table_csv(parts_table(c)));
+  } else {
+    fmt::print("{}", compare_text(c));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Command add_plan_compare(CLI::App& plan) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* app =
+      plan.add_subcommand("compare", "Two scenarios: what changed and why, part by part");
+  app->add_option("A", options->a, "Model, or in quotes a model and options of plan");
+  app->add_option("B", options->b, "The same");
+  app->add_flag("--json", options->json, "Print one JSON document");
+  app->add_flag("--csv", options->csv, "Print the components as comma-separated values");
+  add_plan_model_options(*app, options->plan);
+  add_plan_machine_options(*app, options->plan);
+  add_plan_layout_option(*app, options->plan);
+  add_plan_workload_options(*app, options->plan);
+  app->footer(
+      "Options outside of the quotes are those of both sides.\n"
+      "Examples:\n"
+      "  baltoro plan compare k2 k3 --hw 16xh200 -b 64\n"
+      "  baltoro plan compare k3 'k3 --dtype attn=int8'\n"
+      "  baltoro plan compare 'k3 --hw 16xh200' 'k3 --hw 8xb300' --ctx 128k");
+  return {app, [options] { return run_compare_command(*options); }};
+}
+
+}  // namespace baltoro::cli

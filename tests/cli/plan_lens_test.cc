@@ -1,0 +1,148 @@
+// `baltoro plan sweep | compare | layout`: forms of their output, statuses and errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/binary.h"
+
+namespace baltoro {
+namespace {
+
+using testing::has;
+using testing::Outcome;
+using testing::run_baltoro;
+
+using Arguments = std::vector<std::string>;
+
+Outcome lens(Arguments arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return run_baltoro(arguments);
+}
+
+const std::vector<Arguments>& commands() {
+  static const std::vector<Arguments> kCommands = {
+      {"sweep", "k3", "split=512:64,448:128"},
+      {"sweep", "k2", "alpha=1,2,3,4", "mode=eff,acc"},
+      {"sweep", "k3", "--hw", "16xh200", "batch=1..256:log", "ctx=4k..1M:log"},
+      {"compare", "k2", "k3", "-b", "64"},
+      {"compare", "k3", "k3 --dtype attn=int8"},
+      {"layout", "k3", "--hw", "16xh200", "-b", "4", "--ctx", "128k"}};
+  return kCommands;
+}
+
+TEST(CliPlanLens, TextFitsAHundredColumnsOfAscii) {
+  std::vector<Arguments> all = commands();
+  all.push_back({"sweep", "k3", "batch=1..4096:log", "ctx=4k..1M:log", "--map", "user"});
+  for (const Arguments& arguments : all) {
+    const Outcome outcome = lens(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100u) << line;
+      EXPECT_TRUE(std::all_of(line.begin(), line.end(), [](char c) {
+        return c >= ' ' && c <= '~';
+      })) << line;
+    }
+  }
+}
+
+void check_leaves(const nlohmann::json& node, int& leaves) {
+  if (node.is_object() && node.contains("value")) {
+    ++leaves;
+    EXPECT_TRUE(node.contains("unit")) << node;
+    EXPECT_TRUE(node.at("provenance").is_string() && node.at("provenance") != "") << node;
+    return;
+  }
+  EXPECT_FALSE(node.is_number_float()) << node;
+  if (!node.is_structured()) return;
+  for (const auto& child : node) check_leaves(child, leaves);
+}
+
+TEST(CliPlanLens, JsonLeavesSayUnitAndProvenance) {
+  for (Arguments arguments : commands()) {
+    arguments.emplace_back("--json");
+    const auto document = nlohmann::json::parse(lens(arguments).out);
+    EXPECT_EQ(document.at("schema"), "baltoro.plan." + arguments[0]);
+    EXPECT_EQ(document.at("version"), 1);
+    int leaves = 0;
+    check_leaves(document, leaves);
+    EXPECT_GT(leaves, 20) << arguments[0];
+  }
+}
+
+TEST(CliPlanLens, CsvHasOneFieldAColumn) {
+  for (Arguments arguments : commands()) {
+    arguments.emplace_back("--csv");
+    std::istringstream lines(lens(arguments).out);
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line));
+    const auto fields = [](const std::string& text) {
+      bool quoted = false;
+      std::size_t count = 1;
+      for (const char c : text) {
+        if (c == '"') quoted = !quoted;
+        if (c == ',' && !quoted) ++count;
+      }
+      return count;
+    };
+    const std::size_t columns = fields(line);
+    EXPECT_GT(columns, 5u);
+    int rows = 0;
+    for (; std::getline(lines, line); ++rows) EXPECT_EQ(fields(line), columns) << line;
+    EXPECT_GT(rows, 1);
+  }
+}
+
+TEST(CliPlanLens, ImpossiblePointsAndMisfitsAreSaid) {
+  const Outcome sweep = lens({"sweep", "k2", "alpha=1..4"});
+  EXPECT_EQ(sweep.status, 0);
+  EXPECT_TRUE(has(sweep.out, "no whole number; the nearest that gives one is alpha=2"))
+      << sweep.out;
+  const Outcome map =
+      lens({"sweep", "k3", "--hw", "16xh200", "batch=1,256", "ctx=8k,1M", "--map", "user"});
+  EXPECT_TRUE(has(map.out, "* does not fit into memory")) << map.out;
+  const Outcome layout = lens({"layout", "k3", "--hw", "8xh200"});
+  EXPECT_EQ(layout.status, 6);
+  EXPECT_TRUE(has(layout.out, "none: no layout holds the workload")) << layout.out;
+}
+
+TEST(CliPlanLens, WrongInputNamesTheRule) {
+  struct Case {
+    Arguments arguments;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{{"sweep"}, "needs a MODEL and an AXIS"},
+           Case{{"sweep", "k3"}, "a sweep needs an axis"},
+           Case{{"sweep", "k3", "btch=1"}, "did you mean batch?"},
+           Case{{"sweep", "k3", "batch=8..4"}, "the range is empty"},
+           Case{{"sweep", "k3", "batch=1", "--map", "step"}, "a heat map has two axes, and 1 is"},
+           Case{{"sweep", "k3", "batch=1", "ctx=8k", "pp=1", "--map", "step"}, "and 3 are given"},
+           Case{{"sweep", "k3", "batch=1", "ctx=8k", "--map", "stp"}, "did you mean step?"},
+           Case{{"sweep", "k3", "batch=1", "--columns", "usr"}, "did you mean user?"},
+           Case{{"sweep", "k3", "batch=1", "--json", "--csv"}, "leave one out"},
+           Case{{"sweep", "k4", "batch=1"}, "k4: no such file, and no preset"},
+           Case{{"compare", "k3"}, "needs two scenarios"},
+           Case{{"compare", "k3", "k3 --dtpe a=b"}, "did you mean --dtype?"},
+           Case{{"compare", "k3", "--hw"}, "--hw needs a value behind it"},
+           Case{{"compare", "k3", "k3 --hw"}, "B \"k3 --hw\""},
+           Case{{"compare", "k3", "k3 --layout tp=7"}, "the rule is tp x dp x pp = devices"},
+           Case{{"layout"}, "needs a MODEL"},
+           Case{{"layout", "k3", "--layout", "tp=8"}, "leave it out"},
+           Case{{"layout", "k3", "--slo", "tpot=20"}, "the form is 20ms or 2s"},
+           Case{{"layout", "k3", "--slo", "tpt=20ms"}, "did you mean tpot?"},
+           Case{{"layout", "k3", "--slo", "tpot=-1ms"}, "at least 0"},
+       }) {
+    const Outcome outcome = lens(c.arguments);
+    EXPECT_EQ(outcome.status, 2) << c.message;
+    EXPECT_TRUE(has(outcome.err, c.message)) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace baltoro
