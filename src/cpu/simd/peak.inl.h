@@ -6,15 +6,38 @@ namespace {
 
 constexpr int kPeakChains = kTileRows * kTileOutputs;
 
+// Two short loops, as the tiles have them: the compiler keeps one long loop over the chains, and
+// the chains in memory.
+struct PeakChains {
+  Vec acc[kTileRows][kTileOutputs];
+
+  void load_from(const float* lanes) {
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int j = 0; j < kTileOutputs; ++j) {
+        acc[r][j] = load(lanes + (r * kTileOutputs + j) * kLanes);
+      }
+    }
+  }
+  void store_to(float* lanes) const {
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int j = 0; j < kTileOutputs; ++j) {
+        store(lanes + (r * kTileOutputs + j) * kLanes, acc[r][j]);
+      }
+    }
+  }
+};
+
 std::int64_t peak_f32(std::int64_t iterations, float* lanes) {
-  Vec acc[kPeakChains];
-  for (int i = 0; i < kPeakChains; ++i) acc[i] = load(lanes + i * kLanes);
+  PeakChains chains;
+  chains.load_from(lanes);
   const Vec a = broadcast(lanes[0]), b = broadcast(lanes[1]);
   for (std::int64_t n = 0; n < iterations; ++n) {
     // The chain runs through the product, so that no multiplication can be moved out of the loop.
-    for (int i = 0; i < kPeakChains; ++i) acc[i] = fma(acc[i], a, b);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int j = 0; j < kTileOutputs; ++j) chains.acc[r][j] = fma(chains.acc[r][j], a, b);
+    }
   }
-  for (int i = 0; i < kPeakChains; ++i) store(lanes + i * kLanes, acc[i]);
+  chains.store_to(lanes);
   return iterations * kPeakChains * kLanes * 2;
 }
 

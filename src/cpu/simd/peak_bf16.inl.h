@@ -4,13 +4,17 @@ namespace baltoro::cpu {
 namespace {
 
 std::int64_t peak_bf16(std::int64_t iterations, float* lanes) {
-  Vec acc[kPeakChains];
-  for (int i = 0; i < kPeakChains; ++i) acc[i] = load(lanes + i * kLanes);
+  PeakChains chains;
+  chains.load_from(lanes);
   const __m512bh pairs = as_bh(bf16_pairs(lanes, kPair));
   for (std::int64_t n = 0; n < iterations; ++n) {
-    for (int i = 0; i < kPeakChains; ++i) acc[i].v = _mm512_dpbf16_ps(acc[i].v, pairs, pairs);
+    for (int r = 0; r < kTileRows; ++r) {
+      for (int j = 0; j < kTileOutputs; ++j) {
+        chains.acc[r][j].v = _mm512_dpbf16_ps(chains.acc[r][j].v, pairs, pairs);
+      }
+    }
   }
-  for (int i = 0; i < kPeakChains; ++i) store(lanes + i * kLanes, acc[i]);
+  chains.store_to(lanes);
   return iterations * kPeakChains * kPair * 2;
 }
 
