@@ -84,7 +84,7 @@ float parse_real(const std::string& name, const std::string& text) {
   return value;
 }
 
-std::uint64_t parse_bytes(const std::string& name, const std::string& text) {
+std::uint64_t parse_bytes(const std::string& name, const std::string& text, const char* other) {
   struct Unit {
     std::string_view name;
     std::uint64_t bytes;
@@ -105,8 +105,8 @@ std::uint64_t parse_bytes(const std::string& name, const std::string& text) {
       count > std::numeric_limits<std::uint64_t>::max() / unit->bytes) {
     fail(ErrorCode::kUsage,
          "{} is \"{}\"; it must be a whole number of bytes, MB, GB, TB, MiB, GiB or TiB, such as "
-         "24GB, or auto",
-         name, text);
+         "24GB{}",
+         name, text, other);
   }
   return count * unit->bytes;
 }
@@ -172,7 +172,7 @@ void add_latent_norm_eps(CLI::App& app, std::optional<float>& target) {
 CLI::Option* add_memory(CLI::App& app, std::optional<std::uint64_t>& target) {
   const auto store = [&target](const std::string& text) {
     target.reset();
-    if (text != "auto") target = parse_bytes("--memory", text);
+    if (text != "auto") target = parse_bytes("--memory", text, ", or auto");
   };
   return app
       .add_option_function<std::string>(

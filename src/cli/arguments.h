@@ -29,7 +29,7 @@ float parse_real(const std::string& name, const std::string& text);
 
 // Bytes of "24GB" (powers of 1000), "16GiB" (powers of 1024) or a plain number. Throws Error{kUsage}
 // that begins with `name`.
-std::uint64_t parse_bytes(const std::string& name, const std::string& text);
+std::uint64_t parse_bytes(const std::string& name, const std::string& text, const char* other = "");
 
 // "--max-tokens" of "-n,--max-tokens".
 std::string long_name(const std::string& flags);

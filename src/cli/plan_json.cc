@@ -129,13 +129,16 @@ ordered_json time_leaf(double seconds, const plan::Efficiency& efficiency) {
 
 ordered_json totals_json(const plan::Totals& totals, const plan::Efficiency& efficiency) {
   const std::string rates = plan::efficiency_name(efficiency.kind);
-  return {{"ttft", time_leaf(totals.ttft, efficiency)},
-          {"tpot", time_leaf(totals.tpot, efficiency)},
-          {"request", time_leaf(totals.request, efficiency)},
-          {"tokens_per_second_per_user", leaf(totals.tokens_per_user, "1/s", rates)},
-          {"tokens_per_second_per_device", leaf(totals.tokens_per_device, "1/s", rates)},
-          {"mfu", leaf(totals.flop_utilization, "", rates)},
-          {"mbu", leaf(totals.byte_utilization, "", rates)}};
+  ordered_json document = {{"ttft", time_leaf(totals.ttft, efficiency)}};
+  if (totals.tpot > 0) {  // prefill alone generates nothing
+    document["tpot"] = time_leaf(totals.tpot, efficiency);
+    document["request"] = time_leaf(totals.request, efficiency);
+    document["tokens_per_second_per_user"] = leaf(totals.tokens_per_user, "1/s", rates);
+  }
+  document["tokens_per_second_per_device"] = leaf(totals.tokens_per_device, "1/s", rates);
+  document["mfu"] = leaf(totals.flop_utilization, "", rates);
+  document["mbu"] = leaf(totals.byte_utilization, "", rates);
+  return document;
 }
 
 ordered_json moe_json(const plan::MoeLine& moe, const std::string& rates) {

@@ -8,6 +8,7 @@
 
 #include "cli/arguments.h"
 #include "cli/format.h"
+#include "cli/plan_config_keys.h"
 #include "core/error.h"
 #include "core/suggest.h"
 #include "io/json_file.h"
@@ -21,12 +22,17 @@ namespace fs = std::filesystem;
 
 void text_option(CLI::App& app, const char* flags, std::string& target, const char* description,
                  const char* type) {
-  app.add_option(flags, target, description)->type_name(type)->capture_default_str();
+  app.add_option(flags, target, description)
+      ->type_name(type)
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        return std::string(text.empty() ? "is empty; leave it out for its default" : "");
+      });
 }
 
 // {"base": "h200", "name": "mine", "memory_bandwidth": 4.0e12}: numbers of plan::hardware_keys over
 // those of the base.
-plan::Hardware hardware_from_file(const std::string& path) {
+plan::Hardware parse_hardware(const std::string& path) {
   const nlohmann::json document = parse_json(read_text(path), path);
   if (!document.is_object()) fail(ErrorCode::kUsage, "{}: must be one JSON object", path);
   plan::Hardware hardware;
@@ -56,6 +62,20 @@ plan::Hardware hardware_from_file(const std::string& path) {
   return hardware;
 }
 
+// `read()`, whose errors are those of a file: exit status 3.
+template <typename Read>
+auto from_file(const std::string& path, const std::string& what, const Read& read) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) {
+    fail(ErrorCode::kBadModel, "{}: no such file; {}", path, what);
+  }
+  try {
+    return read();
+  } catch (const Error& error) {
+    fail(ErrorCode::kBadModel, "{}", error.what());
+  }
+}
+
 bool is_file(const std::string& text) {
   std::error_code ignored;
   return text.ends_with(".json") || fs::is_regular_file(text, ignored);
@@ -65,11 +85,8 @@ plan::Routing read_routing(const std::string& text) {
   constexpr std::string_view kHistogram = "hist:";
   if (!text.starts_with(kHistogram)) return plan::parse_routing(text);
   const std::string path = text.substr(kHistogram.size());
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) {
-    fail(ErrorCode::kUsage, "--routing hist:{}: no such file; it holds one count an expert", path);
-  }
-  return plan::histogram_routing(read_text(path), path);
+  return from_file(path, "--routing hist:FILE holds one count an expert",
+                   [&] { return plan::histogram_routing(read_text(path), path); });
 }
 
 void read_speculation(plan::Workload& workload, const std::string& text) {
@@ -88,11 +105,11 @@ void read_speculation(plan::Workload& workload, const std::string& text) {
 plan::Workload read_workload(const PlanOptions& options) {
   plan::Workload workload;
   workload.phase = plan::parse_phase(options.phase);
-  workload.batch = plan::parse_length("--batch", options.batch);
-  workload.context = plan::parse_length("--ctx", options.context);
-  if (!options.input.empty()) workload.input = plan::parse_length("--isl", options.input);
-  workload.output = plan::parse_length("--osl", options.output);
-  workload.prompts = plan::parse_length("--prompts", options.prompts);
+  workload.batch = plan::parse_length("--batch", options.batch, 1);
+  workload.context = plan::parse_length("--ctx", options.context, 1);
+  if (!options.input.empty()) workload.input = plan::parse_length("--isl", options.input, 1);
+  workload.output = plan::parse_length("--osl", options.output, 1);
+  workload.prompts = plan::parse_length("--prompts", options.prompts, 1);
   workload.chunk = plan::parse_length("--chunk", options.chunk);
   workload.cached = plan::parse_length("--cached", options.cached);
   read_speculation(workload, options.speculation);
@@ -163,6 +180,7 @@ plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) 
                              ? path
                              : path.parent_path();  // of a file, or of what ends in a slash
     model = plan::model_from_config(load_config(name), dir.filename().string());
+    check_shape_keys(name);
   } else {
     const std::string similar = nearest(name, presets);
     fail(ErrorCode::kUsage, "{}: no such file, and no preset{}; presets: {}", name,
@@ -180,7 +198,9 @@ plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) 
 PlanMachine plan_machine(const PlanOptions& options) {
   PlanMachine machine;
   if (is_file(options.hardware)) {
-    machine.hardware = hardware_from_file(options.hardware);
+    machine.hardware =
+        from_file(options.hardware, "--hw takes a machine's name or a JSON file of its numbers",
+                  [&] { return parse_hardware(options.hardware); });
   } else {
     const plan::HardwareChoice choice = plan::preset_hardware(options.hardware);
     machine.hardware = choice.hardware;
@@ -228,6 +248,13 @@ plan::Scenario plan_scenario(const PlanOptions& options) {
            "--layout {} is {} devices and --hw {} has {}; the rule is tp x dp x pp = devices",
            options.layout, scenario.layout.devices(), options.hardware, devices);
     }
+  }
+  const bool tiers = !options.dram.empty() || !options.nvme.empty();
+  if (tiers && !scenario.layout.experts_on_host) {
+    fail(ErrorCode::kUsage, "--dram and --nvme hold routed experts: {}",
+         scenario.model.num_moe() == 0 ? scenario.model.name + " has none; leave them out"
+         : options.layout.empty()      ? "give --dram too, such as --dram 128GB"
+                                       : "add experts=host to --layout, or leave them out");
   }
   plan::check_scenario(scenario);
   return scenario;

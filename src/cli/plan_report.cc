@@ -171,7 +171,7 @@ std::string capacity_lines(const PlanResult& r) {
   std::string out =
       line("memory",
            fmt::format("a device: {}B of {}B usable ({:.0f} %); weights {}B, of them {}B "
-                       "replicated; workspace {}B",
+                       "copies of what other ranks hold; workspace {}B",
                        with_prefix(c.usable), with_prefix(r.scenario.hardware.memory_bytes.value),
                        100 * plan::kMemoryShare, with_prefix(stage.weights),
                        with_prefix(stage.replicated), with_prefix(c.workspace)));
@@ -182,9 +182,9 @@ std::string capacity_lines(const PlanResult& r) {
   } else {
     const std::string longest =
         stage.cache_per_token > 0 ? count(c.max_context) + " tokens" : std::string("any length");
-    out += line("fits", fmt::format("{}: {}B free, at most {} sequences at {} tokens, or {} at "
-                                    "batch {}",
-                                    c.fits ? "yes" : "NO", with_prefix(c.free), count(c.max_batch),
+    out += line("fits", fmt::format("{}: {}B free, at most {} at {} tokens, or {} at batch {}",
+                                    c.fits ? "yes" : "NO", with_prefix(c.free),
+                                    counted(static_cast<std::uint64_t>(c.max_batch), "sequence"),
                                     count(w.context), longest, count(w.batch)));
   }
   if (r.fewest) {
@@ -283,8 +283,8 @@ std::string recommendation_lines(const PlanResult& r) {
   std::string out;
   for (const plan::Recommendation& rec : r.recommendations) {
     std::string text = fmt::format("{} ({}): ", rec.change, rec.how);
-    text +=
-        fmt::format("{:+.3g} ms ({:+.1f} %)", 1e3 * rec.seconds, 100 * rec.seconds / rec.before);
+    text += fmt::format("{}{}s ({:+.1f} %)", rec.seconds < 0 ? "-" : "+",
+                        with_prefix(std::abs(rec.seconds)), 100 * rec.seconds / rec.before);
     if (rec.batch != 0) text += fmt::format(", largest batch {:+.0f}", rec.batch);
     out += line(out.empty() ? "try" : "", text);
   }
@@ -294,9 +294,11 @@ std::string recommendation_lines(const PlanResult& r) {
 }  // namespace
 
 std::string step_table(const plan::Step& step) {
-  std::string out =
-      fmt::format("{:<10}{:>10}{:>10}{:>9}{:>9}{:>10}{:>9}{:>10}{:>9}{:>7}\n", "a device", "GFLOP",
-                  "weights", "act.", "cache", "net MB", "FLOP/B", "ms", "bound", "%");
+  // A microbatch passes one device of each pipeline stage.
+  const bool staged = static_cast<double>(step.microbatches) > step.duty;
+  std::string out = fmt::format("{:<10}{:>10}{:>10}{:>9}{:>9}{:>10}{:>9}{:>10}{:>9}{:>7}\n",
+                                staged ? "all stages" : "a device", "GFLOP", "weights", "act.",
+                                "cache", "net MB", "FLOP/B", "ms", "bound", "%");
   out += fmt::format("{:<10}{:>10}{:>10}{:>9}{:>9}\n", "", "", "GB", "GB", "GB");
   const double all = step.seconds();
   const auto row = [&](const char* name, const PartWork& w, double seconds, const char* bound) {
@@ -322,6 +324,7 @@ PlanResult compute_plan(const Scenario& scenario) {
   result.capacity = plan::compute_capacity(scenario);
   result.fewest = plan::fewest_devices(scenario);
   if (scenario.layout.experts_on_host && scenario.model.num_moe() > 0) {
+    plan::check_offload(scenario.workload);
     result.offload =
         plan::compute_offload(scenario.model, scenario.hardware, scenario.layout.devices());
     return result;

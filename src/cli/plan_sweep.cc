@@ -35,7 +35,9 @@ std::vector<std::string> all_measures() {
 std::string sweep_title(const plan::Sweep& sweep, const plan::Scenario& scenario) {
   std::vector<std::string> names;
   for (const plan::Axis& axis : sweep.axes) names.push_back(axis.name);
-  return fmt::format("{} on {} over {}: {} ({})", scenario.model.name, scenario.hardware.title,
+  const std::int64_t devices = scenario.layout.devices();
+  return fmt::format("{} on {}{} over {}: {} ({})", scenario.model.name,
+                     devices > 1 ? fmt::format("{} x ", devices) : "", scenario.hardware.title,
                      fmt::join(names, " and "), plan::phase_name(scenario.workload.phase),
                      scenario.efficiency.result_name());
 }

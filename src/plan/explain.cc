@@ -187,6 +187,9 @@ std::string with_prefix(double value) {
 }
 
 Explanation explain(const Scenario& scenario, const Step& step, Part part) {
+  if (scenario.layout.experts_on_host) {
+    fail(ErrorCode::kUsage, "experts=host has no step to explain; the rule is experts=gpu");
+  }
   const Text& text = kTexts[index_of(part)];
   const PartWork& work = step.work_of(part);
   if (work.bytes() == 0 && step.time_of(part).seconds() == 0) {

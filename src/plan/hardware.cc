@@ -1,6 +1,7 @@
 #include "plan/hardware.h"
 
 #include <array>
+#include <cmath>
 
 #include "plan/key_value.h"
 
@@ -34,14 +35,30 @@ const std::vector<HardwareKey>& hardware_keys() {
   return keys;
 }
 
+namespace {
+
+// 0 says that the machine has none of it. Other values are far wider than any machine, and narrow
+// enough for finite times.
+void check_range(const HardwareKey& key, double value, const std::string& source) {
+  const bool is_time = std::string_view(key.unit) == "s";
+  const double least = is_time ? 0 : 1;
+  const double most = is_time ? 10 : 1e21;
+  if (value == 0 || (value >= least && value <= most)) return;
+  fail(ErrorCode::kUsage, "{}: {} is {:g} {}; it must be 0 or from {:g} to {:g}", source, key.name,
+       value, key.unit, least, most);
+}
+
+}  // namespace
+
 void set_hardware(Hardware& hardware, std::string_view key, double value, Provenance provenance,
                   const std::string& source) {
   if (!(value >= 0)) {
     fail(ErrorCode::kUsage, "{}: {} is {}; it must be at least 0", source, key, value);
   }
   if (key == "scale_up_domain") {
-    if (value < 1 || value > 65536) {
-      fail(ErrorCode::kUsage, "{}: scale_up_domain is {}; it must be 1 to 65536", source, value);
+    if (value < 1 || value > 65536 || value != std::floor(value)) {
+      fail(ErrorCode::kUsage,
+           "{}: scale_up_domain is {}; it must be a whole number from 1 to 65536", source, value);
     }
     hardware.scale_up_domain = static_cast<int>(value);
     return;
@@ -53,6 +70,7 @@ void set_hardware(Hardware& hardware, std::string_view key, double value, Proven
   std::vector<std::string> names = {"scale_up_domain", "in_switch_reduction"};
   for (const HardwareKey& entry : hardware_keys()) {
     if (key == entry.name) {
+      check_range(entry, value, source);
       hardware.*entry.field = {value, provenance, source};
       return;
     }

@@ -35,7 +35,9 @@ std::int64_t parse_count(std::string_view name, std::string_view text, std::int6
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    fail(ErrorCode::kUsage, "{} is {}; it must be a whole number from {} on", name, text, least);
+    fail(ErrorCode::kUsage, "{} is \"{}\"; it must be a whole number {}", name, text,
+         most < kMostCount ? fmt::format("from {} to {}", least, most)
+                           : fmt::format("from {} on", least));
   }
   if (value < least || value > most) {
     fail(ErrorCode::kUsage, "{} is {}; it must be {} {}", name, value,
@@ -48,7 +50,7 @@ double parse_number(std::string_view name, std::string_view text, double least, 
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    fail(ErrorCode::kUsage, "{} is {}; it must be a number", name, text);
+    fail(ErrorCode::kUsage, "{} is \"{}\"; it must be a number", name, text);
   }
   if (value < least || value > most) {
     fail(ErrorCode::kUsage, "{} is {}; it must be {} {}", name, text,

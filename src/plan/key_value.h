@@ -19,8 +19,9 @@ std::vector<std::pair<std::string, std::string>> split_key_values(std::string_vi
 
 // A whole number from `least` on; throws Error{kUsage} "`name` is X; ...". `what` begins the
 // message.
+constexpr std::int64_t kMostCount = std::int64_t{1} << 40;
 std::int64_t parse_count(std::string_view name, std::string_view text, std::int64_t least,
-                         std::int64_t most = std::int64_t{1} << 40);
+                         std::int64_t most = kMostCount);
 
 // A finite number from `least` on.
 double parse_number(std::string_view name, std::string_view text, double least, double most = 1e18);

@@ -27,6 +27,16 @@ const char* Offload::bound() const {
   return seconds() == dram_seconds ? "DRAM" : "HBM";
 }
 
+void check_offload(const Workload& workload) {
+  const bool counted = workload.phase == Phase::kDecode && workload.batch == 1 &&
+                       workload.routing.kind == Routing::Kind::kUniform;
+  if (counted) return;
+  fail(ErrorCode::kUsage,
+       "experts=host with --phase {}, batch {} and --routing {}: the rule is --phase decode, -b 1 "
+       "and --routing uniform",
+       phase_name(workload.phase), workload.batch, workload.routing.source);
+}
+
 Offload compute_offload(const PlanModel& model, const Hardware& hardware, std::int64_t devices) {
   const auto count = static_cast<double>(devices);
   const double rest = rest_bytes(model);

@@ -3,6 +3,7 @@
 
 #include "plan/hardware.h"
 #include "plan/model.h"
+#include "plan/workload.h"
 
 namespace baltoro::plan {
 
@@ -24,6 +25,10 @@ struct Offload {
   double seconds() const;
   const char* bound() const;  // "NVMe"
 };
+
+// Throws Error{kUsage} where the workload is not what an Offload counts: one sequence that decodes,
+// its experts met alike.
+void check_offload(const Workload& workload);
 
 // One sequence of one token a step on `devices` devices. Throws Error{kUsage} where experts do not
 // fit into memory and the machine has no nvme_bandwidth, or needs DRAM without a bandwidth.

@@ -17,7 +17,7 @@ Part parse_part(std::string_view name) {
   for (const Part part : kAllParts) {
     if (name == part_name(part)) return part;
   }
-  fail_unknown("", name, "component", {kNames.begin(), kNames.end()});
+  fail_unknown("--explain ", name, "component", {kNames.begin(), kNames.end()});
 }
 
 Format part_format(const Formats& formats, Part part) {

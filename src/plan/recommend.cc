@@ -33,7 +33,7 @@ constexpr std::array<Rule, 11> kRules = {{
        return s.model.num_kda() > 0 && s.model.formats.state == Format::kF32;
      },
      [](Scenario& s) { s.model.formats.state = Format::kBf16; }},
-    {"MLA cache in FP8", "--dtype kv=fp8",
+    {"cache in FP8", "--dtype kv=fp8",
      [](const Scenario& s) {
        return s.model.num_attn() > 0 && s.model.formats.kv == Format::kBf16;
      },

@@ -193,8 +193,10 @@ std::string slowest_part(const Scenario& scenario, const Layout& mine, const Lay
   }
   if (longer(worst) <= kAlike * there.seconds()) return {};
   const PartTime& time = here.time_of(worst);
+  const PartTime& before = there.time_of(worst);
+  const double messages = (time.network - time.hidden) - (before.network - before.hidden);
   return fmt::format("{} takes {}s more ({})", part_name(worst), with_prefix(longer(worst)),
-                     bound_name(time.bound));
+                     bound_name(2 * messages > longer(worst) ? Bound::kNetwork : time.bound));
 }
 
 std::string why_dominated(const Scenario& scenario, const Candidate& loser,

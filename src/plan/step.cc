@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
+
 namespace baltoro::plan {
 namespace {
 
@@ -127,6 +129,10 @@ void check_scenario(const Scenario& scenario) {
   check_model(scenario.model);
   check_layout(scenario.layout, scenario.model);
   check_workload(scenario.workload);
+  if (scenario.workload.routing.kind != Routing::Kind::kUniform && scenario.model.num_moe() == 0) {
+    fail(ErrorCode::kUsage, "--routing {}: {} has no routed experts; the rule is uniform",
+         scenario.workload.routing.source, scenario.model.name);
+  }
 }
 
 double PartTime::kernel() const { return std::max({compute, memory, scan}) + fixed; }

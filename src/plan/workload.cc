@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "plan/key_value.h"
 
@@ -41,12 +42,25 @@ std::string overlap_name(const Overlap& overlap) {
   return kOverlaps[static_cast<std::size_t>(overlap.kind)];
 }
 
-std::int64_t parse_length(std::string_view name, std::string_view text) {
+std::int64_t parse_length(std::string_view name, std::string_view text, std::int64_t least) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  std::string_view digits = text;
   std::int64_t unit = 1;
   if (text.ends_with('k') || text.ends_with('K')) unit = 1024;
   if (text.ends_with('M')) unit = 1024 * 1024;
-  if (unit > 1) text.remove_suffix(1);
-  return unit * parse_count(name, text, 0, std::int64_t{1} << 32);
+  if (unit > 1) digits.remove_suffix(1);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) {
+    fail(ErrorCode::kUsage,
+         "{} is \"{}\"; it must be a whole number from {} to {}, as 4096, 8k or 1M", name, text,
+         least, kMost);
+  }
+  if (value < least || value > kMost / unit) {
+    fail(ErrorCode::kUsage, "{} is {}; it must be {} {}", name, text,
+         value < least ? "at least" : "at most", value < least ? least : kMost);
+  }
+  return unit * value;
 }
 
 void check_workload(const Workload& workload) {

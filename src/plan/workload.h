@@ -57,8 +57,8 @@ struct Workload {
 // Throws Error{kUsage} naming each number out of its range.
 void check_workload(const Workload& workload);
 
-// "8k" is 8192 and "1M" is 1048576; else a whole number. Throws Error{kUsage}.
-std::int64_t parse_length(std::string_view name, std::string_view text);
+// "8k" is 8192 and "1M" is 1048576; else a whole number, `least` to 2^32. Throws Error{kUsage}.
+std::int64_t parse_length(std::string_view name, std::string_view text, std::int64_t least = 0);
 
 // One forward pass of all devices.
 struct StepShape {

@@ -50,6 +50,11 @@ TEST(CliPlanLens, TextFitsAHundredColumnsOfAscii) {
   }
 }
 
+TEST(CliPlanLens, TitleOfASweepCountsTheDevices) {
+  EXPECT_TRUE(has(lens({"sweep", "k3", "batch=1"}).out, "k3 on 8 x B300 over batch"));
+  EXPECT_TRUE(has(lens({"sweep", "k3", "--hw", "b300", "tp=1"}).out, "k3 on B300 over tp"));
+}
+
 void check_leaves(const nlohmann::json& node, int& leaves) {
   if (node.is_object() && node.contains("value")) {
     ++leaves;

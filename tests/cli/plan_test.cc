@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -95,6 +96,50 @@ TEST(CliPlan, JsonIsVersionedAndAddsUp) {
   EXPECT_NEAR(document.at("knees").at("state_batch").at("value").get<double>(), 124, 0.5);
 }
 
+TEST(CliPlan, ThreeForABadFile) {
+  const std::filesystem::path dir = std::filesystem::temp_directory_path() / "plan_bad_files";
+  std::filesystem::create_directories(dir);
+  const std::string counts = (dir / "counts.txt").string();
+  testing::write_file(counts, "1 two 3");
+  const std::string machine = (dir / "machine.json").string();
+  testing::write_file(machine, R"({"base": "h200", "memory_bandwidth": -5})");
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"k3", "--hw", machine},
+           {"k3", "--hw", (dir / "none.json").string()},
+           {"k3", "--routing", "hist:" + counts},
+           {"k3", "--routing", "hist:" + (dir / "none.txt").string()}}) {
+    EXPECT_EQ(plan(arguments).status, 3) << arguments.back();
+  }
+}
+
+TEST(CliPlan, AnUnknownSizeOfAConfigurationIsAnError) {
+  const std::filesystem::path dir = std::filesystem::temp_directory_path() / "plan_unknown_size";
+  std::filesystem::create_directories(dir);
+  nlohmann::json config =
+      nlohmann::json::parse(std::ifstream(testing::fixture("k3") / "config.json"));
+  config.at("text_config")["moe_intermediate_sizes"] = 64;
+  testing::write_file((dir / "config.json").string(), config.dump());
+  const Outcome outcome = plan({dir.string()});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_TRUE(has(outcome.err,
+                  "text_config.moe_intermediate_sizes = 64, did you mean "
+                  "moe_intermediate_size?"))
+      << outcome.err;
+}
+
+TEST(CliPlan, PrefillAloneHasNoTimeOfATokenAfterIt) {
+  const auto totals = [](const char* phase) {
+    return nlohmann::json::parse(plan({"k3", "--phase", phase, "--json"}).out).at("totals");
+  };
+  EXPECT_FALSE(totals("prefill").contains("tpot"));
+  EXPECT_GT(totals("mixed").at("tpot").at("value"), 0);
+}
+
+TEST(CliPlan, TableOfPipelineStagesSaysSo) {
+  EXPECT_TRUE(has(plan({"k3", "--hw", "16xh200", "--layout", "tp=8,pp=2"}).out, "\nall stages "));
+  EXPECT_TRUE(has(plan({"k3"}).out, "\na device "));
+}
+
 TEST(CliPlan, WrongInputIsNamed) {
   struct Case {
     std::vector<std::string> arguments;
@@ -110,16 +155,24 @@ TEST(CliPlan, WrongInputIsNamed) {
            Case{{"k3", "--hw", "h2000"}, "did you mean h200?"},
            Case{{"k3", "--hw", "8xh200", "--layout", "tp=7"}, "the rule is tp x dp x pp = devices"},
            Case{{"k3", "--hw", "h200", "--layout", "tp=7"}, "nearest that does is tp=6"},
-           Case{{"k3", "--hw", "nowhere.json"}, "nowhere.json"},
+           Case{{"k3", "--hw", "nowhere.json"}, "nowhere.json: no such file; --hw"},
            Case{{"k3", "--hw", machine}, "did you mean memory_bandwidth?"},
            Case{{"k3", "--set", "mm=5"}, "--set mm: no such size"},
-           Case{{"k3", "--routing", "hist:/nowhere"}, "no such file; it holds one count an expert"},
+           Case{{"k3", "--routing", "hist:/nowhere"},
+                "/nowhere: no such file; --routing hist:FILE holds one"},
            Case{{"k3", "--routing", "hist:" + counts}, "3 counts for a model of 896 experts"},
-           Case{{"k3", "-b", "-1"}, "--batch is -1; it must be at least 0"},
+           Case{{"k3", "-b", "-1"}, "--batch is -1; it must be at least 1"},
            Case{{"k3", "-b", "0"}, "--batch is 0; it must be at least 1"},
            Case{{"k3", "--phase", "verify", "--spec", "k=2,accept=4"}, "1 to k + 1 = 3"},
            Case{{"k3", "--explain", "rooted"}, "did you mean routed?"},
            Case{{"k2", "--explain", "kda-proj"}, "has no kda-proj"},
+           Case{{"k3", "--layout", ""}, "is empty; leave it out for its default"},
+           Case{{"k3", "--isl", "0"}, "--isl is 0; it must be at least 1"},
+           Case{{"k3", "--nic", "auto"}, "such as 24GB\n"},
+           Case{{"k3", "--hw", "rtx4090", "--nvme", "7GB"}, "give --dram too"},
+           Case{{"gqa-70b", "--dram", "128GB"}, "gqa-70b has none"},
+           Case{{"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB", "-b", "64"}, "-b 1"},
+           Case{{"k3", "--hw", "rtx4090", "--dram", "2TB", "--explain", "routed"}, "no step"},
            Case{{"k3", "--eff", "measured"}, "plan calibrate"},
            Case{{"k3", "--layot", "tp=8"}, "did you mean --layout?"},
        }) {

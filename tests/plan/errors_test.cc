@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/key_value.h"
+#include "plan/offload.h"
 #include "plan/scenarios.h"
 
 namespace baltoro::plan {
@@ -87,13 +88,31 @@ TEST(PlanErrors, Overrides) {
   EXPECT_THAT(override_error("gqa-70b", "G=7"), HasSubstr("do not divide H = 64"));
 }
 
+TEST(PlanErrors, WhatWouldHaveNoEffect) {
+  Scenario dense;
+  dense.model = preset_model("gqa-70b");
+  dense.workload.routing = parse_routing("zipf:1");
+  EXPECT_THAT(error_of([&] { check_scenario(dense); }), HasSubstr("the rule is uniform"));
+  Workload workload;
+  check_offload(workload);
+  workload.batch = 64;
+  EXPECT_THAT(error_of([&] { check_offload(workload); }),
+              HasSubstr("the rule is --phase decode, -b 1"));
+}
+
 TEST(PlanErrors, Numbers) {
   Workload workload;
   workload.batch = 0;
   workload.cached = 8192;
   EXPECT_THAT(error_of([&] { check_workload(workload); }),
               testing::AllOf(HasSubstr("--batch is 0"), HasSubstr("at most 8191")));
-  EXPECT_THAT(error_of([] { parse_length("--ctx", "-8k"); }), HasSubstr("at least 0"));
+  EXPECT_THAT(error_of([] { parse_length("--ctx", "-8k"); }),
+              HasSubstr("-8k; it must be at least 0"));
+  EXPECT_THAT(error_of([] { parse_length("--ctx", "0", 1); }), HasSubstr("at least 1"));
+  EXPECT_THAT(error_of([] { parse_length("--ctx", "8kk"); }),
+              HasSubstr("\"8kk\"; it must be a whole"));
+  EXPECT_THAT(error_of([] { parse_length("--ctx", "1e30"); }), HasSubstr("from 0 to 4294967296"));
+  EXPECT_THAT(error_of([] { parse_length("--ctx", "4097M"); }), HasSubstr("at most 4294967296"));
   EXPECT_THAT(error_of([] { parse_overlap("1.5"); }), HasSubstr("at most 1"));
   EXPECT_THAT(error_of([] { popularity(histogram_routing("1 2 3", "h.txt"), 4, 2); }),
               HasSubstr("h.txt: 3 counts for a model of 4 experts"));
@@ -101,6 +120,13 @@ TEST(PlanErrors, Numbers) {
               HasSubstr("a token needs 2"));
   EXPECT_THAT(error_of([] { histogram_routing("1 -2", "h.txt"); }), HasSubstr("h.txt: count 1"));
   Hardware machine;
+  const auto set = [&](const char* key, double value) {
+    return error_of([&] { set_hardware(machine, key, value, Provenance::kUser, "x.json"); });
+  };
+  EXPECT_THAT(set("memory_bandwidth", 1e-300), HasSubstr("0 or from 1 to 1e+21"));
+  EXPECT_THAT(set("bf16_flops", 1e300), HasSubstr("0 or from 1 to 1e+21"));
+  EXPECT_THAT(set("layer_seconds", 1e9), HasSubstr("0 or from 0 to 10"));
+  EXPECT_THAT(set("scale_up_domain", 2.5), HasSubstr("a whole number from 1"));
   EXPECT_THAT(
       error_of([&] { set_hardware(machine, "memory_bandwith", 1, Provenance::kUser, "x.json"); }),
       HasSubstr("did you mean memory_bandwidth?"));

@@ -76,6 +76,20 @@ TEST(LayoutSearch, NothingBetterIsLeftOut) {
   }
 }
 
+TEST(LayoutSearch, MessagesAreTheReasonWhereTheyAreTheDifference) {
+  // Sixteen tensor ranks read what eight and two stages do, and add up over two domains.
+  Scenario scenario = scenario_of("k3", "h200", "tp=1");
+  scenario.efficiency = typical_efficiency(scenario.hardware);
+  scenario.workload.batch = 4;
+  scenario.workload.context = 1 << 17;
+  const LayoutSearch search = search_layouts(scenario, 16, {});
+  const auto wide =
+      std::find_if(search.rivals.begin(), search.rivals.end(),
+                   [](const Candidate& c) { return c.layout.tp == 16 && c.layout.ep == 1; });
+  ASSERT_NE(wide, search.rivals.end());
+  EXPECT_THAT(wide->reason, HasSubstr("(net)"));
+}
+
 TEST(LayoutSearch, LimitsAreKept) {
   Scenario scenario = scenario_of("k3", "b300", "tp=1");
   scenario.efficiency = typical_efficiency(scenario.hardware);
