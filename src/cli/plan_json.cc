@@ -142,20 +142,24 @@ ordered_json totals_json(const plan::Totals& totals, const plan::Efficiency& eff
 }
 
 ordered_json moe_json(const plan::MoeLine& moe, const std::string& rates) {
-  return {{"tokens", leaf(moe.tokens, "tokens", kFormula)},
-          {"distinct_experts", leaf(moe.distinct, "experts", kFormula)},
-          {"rows_per_expert", leaf(moe.rows_per_expert, "rows", kFormula)},
-          {"knee_rows", leaf(moe.knee_rows, "rows", rates)},
-          {"knee_rows_with_activations", leaf(moe.knee_rows_with_activations, "rows", rates)},
-          {"knee_tokens", leaf(moe.knee_tokens, "tokens", rates)},
-          {"rho_notes", leaf(moe.rho_notes, "", rates)},
-          {"rho", leaf(moe.rho, "", rates)},
-          {"rho_full", leaf(moe.rho_full, "", rates)},
-          {"rho_layer", leaf(moe.rho_layer, "", rates)},
-          {"layer_message_seconds", leaf(moe.messages, "s", rates)},
-          {"layer_compute_seconds", leaf(moe.compute, "s", rates)},
-          {"layer_memory_seconds", leaf(moe.memory, "s", rates)},
-          {"load_skew", leaf(moe.skew, "", kFormula)}};
+  ordered_json document = {
+      {"tokens", leaf(moe.tokens, "tokens", kFormula)},
+      {"distinct_experts", leaf(moe.distinct, "experts", kFormula)},
+      {"rows_per_expert", leaf(moe.rows_per_expert, "rows", kFormula)},
+      {"knee_rows", leaf(moe.knee_rows, "rows", rates)},
+      {"knee_rows_with_activations", leaf(moe.knee_rows_with_activations, "rows", rates)},
+      {"knee_tokens", leaf(moe.knee_tokens, "tokens", rates)},
+      {"rho_notes", leaf(moe.rho_notes, "", rates)},
+      {"rho", leaf(moe.rho, "", rates)},
+      {"layer_message_seconds", leaf(moe.messages, "s", rates)},
+      {"layer_compute_seconds", leaf(moe.compute, "s", rates)},
+      {"layer_memory_seconds", leaf(moe.memory, "s", rates)},
+      {"load_skew", leaf(moe.skew, "", kFormula)}};
+  if (moe.rho_full > 0) {  // of messages between expert ranks
+    document["rho_full"] = leaf(moe.rho_full, "", rates);
+    document["rho_layer"] = leaf(moe.rho_layer, "", rates);
+  }
+  return document;
 }
 
 ordered_json offload_json(const plan::Offload& offload) {
@@ -174,7 +178,8 @@ ordered_json offload_json(const plan::Offload& offload) {
 
 ordered_json plan_json(const PlanResult& result) {
   const plan::Scenario& scenario = result.scenario;
-  const std::string rates = plan::efficiency_name(scenario.efficiency.kind);
+  const std::string rates =
+      result.offload ? "datasheet" : plan::efficiency_name(scenario.efficiency.kind);
   ordered_json document = {{"schema", "baltoro.plan"},
                            {"version", kSchemaVersion},
                            {"result", result.offload ? "bound" : scenario.efficiency.result_name()},
@@ -191,9 +196,12 @@ ordered_json plan_json(const PlanResult& result) {
                              {"routing", scenario.workload.routing.source},
                              {"all_to_all", plan::dedup_name(scenario.workload.dedup)},
                              {"overlap", plan::overlap_name(scenario.workload.overlap)}}},
-                           {"products", products_json(scenario)},
-                           {"capacity", capacity_json(result)}};
-  if (result.offload) document["offload"] = offload_json(*result.offload);
+                           {"products", products_json(scenario)}};
+  if (result.offload) {  // whose memory is all tiers, not that of devices
+    document["offload"] = offload_json(*result.offload);
+  } else {
+    document["capacity"] = capacity_json(result);
+  }
   if (result.totals) {
     document["step"] = step_json(result.totals->step, rates);
     document["totals"] = totals_json(*result.totals, scenario.efficiency);

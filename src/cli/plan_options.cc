@@ -144,7 +144,8 @@ void add_plan_machine_options(CLI::App& app, PlanOptions& options) {
 void add_plan_layout_option(CLI::App& app, PlanOptions& options) {
   text_option(app, "--layout", options.layout,
               "tp=8,ep=8,dp=1,pp=1,dcp=1,sp=on,attn=tp|dp,replicate=none|latent|latent+small,"
-              "redundant=N,experts=gpu|host; default: all devices as tensor ranks",
+              "redundant=N,experts=gpu|host; default: all devices as tensor ranks, or as data "
+              "and expert ranks where they do not divide the heads",
               "KEY=V,...");
 }
 

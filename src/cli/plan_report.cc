@@ -178,7 +178,9 @@ std::string capacity_lines(const PlanResult& r) {
   out += line("", fmt::format("a sequence there: {}B of state, {} B of cache a token",
                               with_prefix(stage.state_per_sequence), count(stage.cache_per_token)));
   if (c.free < 0) {
-    out += line("fits", fmt::format("NO: the weights exceed it by {}B", with_prefix(-c.free)));
+    out += line("fits", fmt::format("NO: the {} exceed it by {}B",
+                                    stage.weights > c.usable ? "weights" : "weights and workspace",
+                                    with_prefix(-c.free)));
   } else {
     const std::string longest =
         stage.cache_per_token > 0 ? count(c.max_context) + " tokens" : std::string("any length");

@@ -66,6 +66,20 @@ TEST(CliPlan, ReadsTheConfigurationsOfTheEngine) {
   EXPECT_TRUE(has(outcome.out, "attn-core"));
 }
 
+TEST(CliPlan, ExpertsOnTheHostAreABoundWithoutDeviceCapacity) {
+  const nlohmann::json document = nlohmann::json::parse(
+      plan({"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB", "--json"}).out);
+  EXPECT_EQ(document.at("result"), "bound");
+  EXPECT_EQ(document.at("rates"), "datasheet");
+  EXPECT_FALSE(document.contains("capacity"));
+  EXPECT_NEAR(document.at("offload").at("tokens_per_second").at("value").get<double>(), 0.28,
+              0.005);
+}
+
+TEST(CliPlan, WhatExceedsTheMemoryIsNamed) {
+  EXPECT_TRUE(has(plan({"k3", "-b", "100M"}).out, "NO: the weights and workspace exceed it by"));
+}
+
 // Every object with a value says unit and provenance.
 void check_leaves(const nlohmann::json& node, int& leaves) {
   if (!node.is_structured()) return;
