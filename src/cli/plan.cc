@@ -4,10 +4,14 @@
 
 #include <memory>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/plan_commands.h"
+#include "cli/plan_figures.h"
+#include "cli/plan_form.h"
 #include "cli/plan_options.h"
+#include "cli/plan_page.h"
 #include "cli/plan_report.h"
 #include "core/error.h"
 
@@ -17,8 +21,20 @@ namespace {
 struct Options {
   PlanOptions plan;
   std::string component;
+  std::string figure;
   bool json = false;
+  bool csv = false;
+  bool html = false;
 };
+
+void check_forms(const Options& options) {
+  check_plan_form({.json = options.json,
+                   .csv = options.csv,
+                   .svg = !options.figure.empty(),
+                   .html = options.html});
+  refuse_together(!options.component.empty(), "--explain",
+                  options.csv || options.html || !options.figure.empty(), "--csv, --svg or --html");
+}
 
 int run(const Options& options) {
   if (options.plan.model.empty()) {
@@ -26,6 +42,7 @@ int run(const Options& options) {
          fmt::join(plan::preset_names(), ", "));
   }
   const plan::Scenario scenario = plan_scenario(options.plan);
+  check_forms(options);
   if (!options.component.empty()) {
     const plan::Part part = plan::parse_part(options.component);
     const plan::Step step = plan::compute_step(scenario, plan::table_step(scenario.workload));
@@ -40,6 +57,13 @@ int run(const Options& options) {
   const PlanResult result = compute_plan(scenario);
   if (options.json) {
     print_json(plan_json(result));
+  } else if (options.csv) {
+    fmt::print("{}", table_csv(components_table(result)));
+  } else if (!options.figure.empty()) {
+    fmt::print("{}", options.figure == "steps" ? step_chart(scenario)
+                                               : roofline_chart(scenario, step_of(result)));
+  } else if (options.html) {
+    fmt::print("{}", page_html(plan_page(result)));
   } else {
     fmt::print("{}", plan_text(result));
   }
@@ -87,6 +111,10 @@ Command add_plan(CLI::App& root) {
                   "Only this component: formula, numbers and source")
       ->type_name("COMPONENT");
   app->add_flag("--json", options->json, "Print one JSON document");
+  app->add_flag("--csv", options->csv, "Print the components as comma-separated values");
+  add_choice(*app, "--svg", options->figure, {"steps", "roofline"},
+             "Print a figure: the step by component over the batch, or components under the roofs");
+  app->add_flag("--html", options->html, "Print a page that needs no other file");
   app->footer(footer());
   const std::vector<Command> subcommands = add_plan_subcommands(*app);
   for (const Command& command : subcommands) command.app->allow_extras();

@@ -5,9 +5,12 @@
 #include <memory>
 
 #include "cli/arguments.h"
+#include "cli/chart.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/page.h"
 #include "cli/plan_commands.h"
+#include "cli/plan_form.h"
 #include "cli/plan_options.h"
 #include "cli/plan_tables.h"
 #include "core/error.h"
@@ -21,8 +24,7 @@ struct CompareOptions {
   PlanOptions plan;  // of both sides
   std::string a;
   std::string b;
-  bool json = false;
-  bool csv = false;
+  PlanForm form;
 };
 
 constexpr int kCompareSchema = 1;
@@ -125,6 +127,7 @@ Table parts_table(const plan::Comparison& c) {
     table.rows.back().emplace_back(plan::bound_name(after.bound));
   }
   add("total", a.seconds(), b.seconds(), a.total(), b.total());
+  for (int i = 0; i < 2; ++i) table.rows.back().emplace_back("");
   return table;
 }
 
@@ -148,6 +151,19 @@ std::string compare_title(const plan::Comparison& c) {
                      c.b.scenario.efficiency.result_name());
 }
 
+std::string compare_chart(const plan::Comparison& c) {
+  std::vector<Series> series;
+  for (const plan::Part part : plan::kAllParts) {
+    series.push_back({plan::part_name(part),
+                      plan::index_of(part),
+                      {1e3 * c.a.totals.step.time_of(part).seconds(),
+                       1e3 * c.b.totals.step.time_of(part).seconds()}});
+  }
+  return stacked_bars(
+      {fmt::format("{} and {}", c.a.scenario.model.name, c.b.scenario.model.name), "", "ms a step"},
+      {"A", "B"}, series);
+}
+
 std::string compare_text(const plan::Comparison& c) {
   std::string out = wrapped("compare", compare_title(c)) + "\n";
   if (c.changes.empty()) return out + "nothing differs\n";
@@ -160,13 +176,13 @@ std::string compare_text(const plan::Comparison& c) {
 }
 
 int run_compare_command(const CompareOptions& options) {
-  refuse_together(options.json, "--json", options.csv, "--csv");
+  check_plan_form(options.form);
   if (options.b.empty()) {
     fail(ErrorCode::kUsage, "plan compare needs two scenarios, A and B: k2 k3, or k3 'k3 -b 64'");
   }
   const plan::Comparison c = plan::compare(side_scenario("A", options.a, options.plan),
                                            side_scenario("B", options.b, options.plan));
-  if (options.json) {
+  if (options.form.json) {
     print_json({{"schema", "baltoro.plan.compare"},
                 {"version", kCompareSchema},
                 {"title", compare_title(c)},
@@ -174,8 +190,17 @@ int run_compare_command(const CompareOptions& options) {
                 {"measures", table_json(totals_table(c))},
                 {"components", table_json(parts_table(c))},
                 {"reasons", table_json(reasons_table(c))}});
-  } else if (options.csv) {
+  } else if (options.form.csv) {
     fmt::print("{}", table_csv(parts_table(c)));
+  } else if (options.form.svg) {
+    fmt::print("{}", compare_chart(c));
+  } else if (options.form.html) {
+    Page page{compare_title(c), "", {}, {}};
+    page.sections.push_back({"A step, part by part", "", {parts_table(c)}, {compare_chart(c)}});
+    page.sections.push_back({"Why", "", {reasons_table(c)}, {}});
+    page.sections.push_back({"What changed", "", {changes_table(c)}, {}});
+    page.sections.push_back({"What it comes to", "", {totals_table(c)}, {}});
+    fmt::print("{}", page_html(page));
   } else {
     fmt::print("{}", compare_text(c));
   }
@@ -190,8 +215,7 @@ Command add_plan_compare(CLI::App& plan) {
       plan.add_subcommand("compare", "Two scenarios: what changed and why, part by part");
   app->add_option("A", options->a, "Model, or in quotes a model and options of plan");
   app->add_option("B", options->b, "The same");
-  app->add_flag("--json", options->json, "Print one JSON document");
-  app->add_flag("--csv", options->csv, "Print the components as comma-separated values");
+  add_plan_form(*app, options->form);
   add_plan_model_options(*app, options->plan);
   add_plan_machine_options(*app, options->plan);
   add_plan_layout_option(*app, options->plan);

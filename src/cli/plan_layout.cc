@@ -4,9 +4,12 @@
 #include <memory>
 
 #include "cli/arguments.h"
+#include "cli/chart.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/page.h"
 #include "cli/plan_commands.h"
+#include "cli/plan_form.h"
 #include "cli/plan_options.h"
 #include "cli/plan_tables.h"
 #include "core/error.h"
@@ -21,8 +24,7 @@ struct LayoutOptions {
   PlanOptions plan;
   std::string limits;
   std::int64_t rivals = 10;
-  bool json = false;
-  bool csv = false;
+  PlanForm form;
 };
 
 constexpr int kLayoutSchema = 1;
@@ -146,8 +148,28 @@ std::string layout_text(const plan::LayoutSearch& search, const plan::Scenario& 
                            std::max<std::int64_t>(0, misfits - 3));
 }
 
+std::string layout_chart(const std::vector<plan::Candidate>& candidates,
+                         const plan::Scenario& scenario, std::int64_t devices) {
+  std::vector<ScatterPoint> points;
+  for (const plan::Candidate& c : candidates) {
+    if (c.verdict == plan::Verdict::kNoFit) continue;
+    const std::string name =
+        c.verdict == plan::Verdict::kBest
+            ? fmt::format("{} ({})", plan::describe(c.layout), c.layout.devices())
+            : "";
+    points.push_back({name, 1e3 * c.latency, c.throughput});
+  }
+  if (points.empty()) {
+    fail(ErrorCode::kDoesNotFit, "no layout of {} devices holds the workload; more devices may",
+         devices);
+  }
+  return scatter({layout_title(scenario, devices), is_prefill(scenario) ? "TTFT, ms" : "TPOT, ms",
+                  "tok/s of all devices"},
+                 points);
+}
+
 int run_layout_command(const LayoutOptions& options) {
-  refuse_together(options.json, "--json", options.csv, "--csv");
+  check_plan_form(options.form);
   if (options.plan.model.empty()) fail(ErrorCode::kUsage, "plan layout needs a MODEL");
   if (!options.plan.layout.empty()) {
     fail(ErrorCode::kUsage, "plan layout looks for what --layout says; leave it out");
@@ -158,14 +180,29 @@ int run_layout_command(const LayoutOptions& options) {
   const plan::LayoutSearch search = plan::search_layouts(scenario, devices, limits);
   std::vector<plan::Candidate> all = search.best;
   all.insert(all.end(), search.rivals.begin(), search.rivals.end());
-  if (options.json) {
+  if (options.form.json) {
     print_json({{"schema", "baltoro.plan.layout"},
                 {"version", kLayoutSchema},
                 {"title", layout_title(scenario, devices)},
                 {"tried", search.tried},
                 {"layouts", table_json(candidates_table(all, scenario))}});
-  } else if (options.csv) {
+  } else if (options.form.csv) {
     fmt::print("{}", table_csv(candidates_table(all, scenario)));
+  } else if (options.form.svg) {
+    fmt::print("{}", layout_chart(all, scenario, devices));
+  } else if (options.form.html) {
+    Page page{
+        layout_title(scenario, devices), fmt::format("{} layouts tried", search.tried), {}, {}};
+    page.sections.push_back(
+        {"No other has less latency, more tokens and fewer devices at once",
+         "tok/s at the largest batch that fits, latency at the batch asked for.",
+         {best_table(search, scenario)},
+         {layout_chart(all, scenario, devices)}});
+    page.sections.push_back({"The best of each other tp, dp, pp, ep and attn",
+                             "",
+                             {candidates_table(search.rivals, scenario)},
+                             {}});
+    fmt::print("{}", page_html(page));
   } else {
     fmt::print("{}", layout_text(search, scenario, devices, options.rivals));
   }
@@ -180,8 +217,7 @@ Command add_plan_layout(CLI::App& plan) {
   app->add_option("MODEL", options->plan.model, "Preset, model directory or config.json");
   app->add_option("--slo", options->limits, "Limits to keep")->type_name("tpot=20ms,ttft=2s");
   add_number(*app, "--rivals", options->rivals, "Layouts to tell the reason of", {0, 1000});
-  app->add_flag("--json", options->json, "Print one JSON document, all rivals");
-  app->add_flag("--csv", options->csv, "Print comma-separated values, all rivals");
+  add_plan_form(*app, options->form);
   add_plan_model_options(*app, options->plan);
   add_plan_machine_options(*app, options->plan);
   add_plan_layout_option(*app, options->plan);

@@ -5,9 +5,13 @@
 #include <memory>
 
 #include "cli/arguments.h"
+#include "cli/chart.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/page.h"
 #include "cli/plan_commands.h"
+#include "cli/plan_figures.h"
+#include "cli/plan_form.h"
 #include "cli/plan_options.h"
 #include "cli/plan_tables.h"
 #include "core/error.h"
@@ -20,8 +24,7 @@ struct SweepOptions {
   std::vector<std::string> axes;
   std::string columns;
   std::string map;
-  bool json = false;
-  bool csv = false;
+  PlanForm form;
 };
 
 constexpr int kSweepSchema = 1;
@@ -51,6 +54,10 @@ std::string reasons(const plan::Sweep& sweep) {
   return out;
 }
 
+std::vector<std::string> sweep_keys(const SweepOptions& options, const plan::Sweep& sweep) {
+  return options.columns.empty() ? plan::columns_of(sweep.axes) : split_list(options.columns);
+}
+
 std::string sweep_text(const SweepOptions& options, const plan::Sweep& sweep,
                        const plan::Scenario& scenario) {
   std::string out = sweep_title(sweep, scenario) + "\n\n";
@@ -62,8 +69,7 @@ std::string sweep_text(const SweepOptions& options, const plan::Sweep& sweep,
     if (out.find('*') != std::string::npos) out += "* does not fit into memory\n";
     return out + reasons(sweep);
   }
-  const std::vector<std::string> keys =
-      options.columns.empty() ? plan::columns_of(sweep.axes) : split_list(options.columns);
+  const std::vector<std::string> keys = sweep_keys(options, sweep);
   out += table_text(sweep_table(sweep, keys, scenario.efficiency)) + "\n";
   for (const std::string& key : keys) {
     const plan::Measure& measure = plan::find_measure(key);
@@ -72,21 +78,55 @@ std::string sweep_text(const SweepOptions& options, const plan::Sweep& sweep,
   return out;
 }
 
+// One axis: the step by component; two: a heat map.
+std::string sweep_chart(const SweepOptions& options, const plan::Sweep& sweep,
+                        const plan::Scenario& scenario) {
+  const std::string title = sweep_title(sweep, scenario);
+  if (sweep.axes.size() == 1 && options.map.empty()) return step_chart(sweep, title);
+  const HeatMap map = heat_map(sweep, options.map.empty() ? "step" : options.map);
+  return heat_chart({title, map.column_axis,
+                     fmt::format("{}; {} [{}]: {}", map.row_axis, map.measure->head,
+                                 map.measure->shown_unit, map.measure->meaning)},
+                    map);
+}
+
+std::string sweep_page(const SweepOptions& options, const plan::Sweep& sweep,
+                       const plan::Scenario& scenario) {
+  Page page;
+  page.title = sweep_title(sweep, scenario);
+  page.subtitle = fmt::format("layout {}, batch {}, context {}", plan::describe(scenario.layout),
+                              scenario.workload.batch, scenario.workload.context);
+  if (sweep.axes.size() <= 2) {
+    page.sections.push_back({"Figure", "", {}, {sweep_chart(options, sweep, scenario)}});
+  }
+  page.sections.push_back({"What the axes ask",
+                           "",
+                           {sweep_table(sweep, sweep_keys(options, sweep), scenario.efficiency)},
+                           {}});
+  page.sections.push_back(
+      {"All measures", "", {sweep_table(sweep, all_measures(), scenario.efficiency)}, {}});
+  return page_html(page);
+}
+
 int run_sweep_command(const SweepOptions& options) {
-  refuse_together(options.json, "--json", options.csv, "--csv");
+  check_plan_form(options.form);
   if (options.plan.model.empty()) fail(ErrorCode::kUsage, "plan sweep needs a MODEL and an AXIS");
   std::vector<plan::Axis> axes;
   for (const std::string& axis : options.axes) axes.push_back(plan::parse_axis(axis));
   const plan::Scenario scenario = plan_scenario(options.plan);
   const plan::Sweep sweep =
       plan::run_sweep(scenario, plan_machine(options.plan).devices, std::move(axes));
-  if (options.json) {
+  if (options.form.json) {
     print_json({{"schema", "baltoro.plan.sweep"},
                 {"version", kSweepSchema},
                 {"title", sweep_title(sweep, scenario)},
                 {"points", table_json(sweep_table(sweep, all_measures(), scenario.efficiency))}});
-  } else if (options.csv) {
+  } else if (options.form.csv) {
     fmt::print("{}", table_csv(sweep_table(sweep, all_measures(), scenario.efficiency)));
+  } else if (options.form.svg) {
+    fmt::print("{}", sweep_chart(options, sweep, scenario));
+  } else if (options.form.html) {
+    fmt::print("{}", sweep_page(options, sweep, scenario));
   } else {
     fmt::print("{}", sweep_text(options, sweep, scenario));
   }
@@ -118,8 +158,7 @@ Command add_plan_sweep(CLI::App& plan) {
   app->add_option("--columns", options->columns, "Measures of the table (default: by the axes)")
       ->type_name("NAME,...");
   app->add_option("--map", options->map, "Two axes as a map of this measure")->type_name("NAME");
-  app->add_flag("--json", options->json, "Print one JSON document, all measures");
-  app->add_flag("--csv", options->csv, "Print comma-separated values, all measures");
+  add_plan_form(*app, options->form);
   add_plan_model_options(*app, options->plan);
   add_plan_machine_options(*app, options->plan);
   add_plan_layout_option(*app, options->plan);

@@ -90,8 +90,9 @@ double comm_over_compute_time(const Evaluated& point) {
   return network / point.totals.step.kernel_seconds();
 }
 
-std::vector<Measure> make_measures() {
-  using E = const Evaluated&;
+using E = const Evaluated&;
+
+std::vector<Measure> step_measures() {
   return {
       {"step", "step", "s", "ms", 1e3, true, false, "one step",
        [](E e) { return e.totals.step.seconds(); }},
@@ -119,6 +120,11 @@ std::vector<Measure> make_measures() {
        [](E e) { return e.totals.byte_utilization; }},
       {"devices", "devices", "", "", 1, false, false, "of the deployment",
        [](E e) { return real(e.scenario.layout.devices()); }},
+  };
+}
+
+std::vector<Measure> model_measures() {
+  return {
       {"weights", "weights", "B", "GB", 1e-9, false, false, "on the fullest device",
        [](E e) { return e.capacity.fullest().weights; }},
       {"free", "free", "B", "GB", 1e-9, false, true, "on that device for caches and states",
@@ -138,6 +144,11 @@ std::vector<Measure> make_measures() {
        }},
       {"cache", "cache", "B", "kB/tok", 1e-3, false, false, "bytes of a token, all layers",
        [](E e) { return cache_bytes_per_token(e.scenario.model); }},
+  };
+}
+
+std::vector<Measure> attention_measures() {
+  return {
       {"kv_q", "kv+q", "", "M", 1e-6, false, false, "parameters of kv_a, kv_b and q_b, one layer",
        kv_q_parameters},
       {"core", "decode", "FLOP", "FLOP/tok", 1, false, false,
@@ -148,6 +159,11 @@ std::vector<Measure> make_measures() {
        "one query and key in expanded form, one layer", pair_flops},
       {"rank", "rank/", "", "head", 1, false, true,
        "of the scores of one head: QK width in prefill", rank_per_head},
+  };
+}
+
+std::vector<Measure> expert_measures() {
+  return {
       {"latent", "l", "", "", 1, false, false, "width that experts read",
        [](E e) { return has_experts(e) ? real(e.scenario.model.expert_width()) : kNone; }},
       {"experts", "N", "", "", 1, false, true, "routed experts",
@@ -190,7 +206,13 @@ Evaluated evaluate(const Scenario& scenario) {
 }
 
 const std::vector<Measure>& measures() {
-  static const std::vector<Measure> kMeasures = make_measures();
+  static const std::vector<Measure> kMeasures = [] {
+    std::vector<Measure> all = step_measures();
+    for (const auto& group : {model_measures(), attention_measures(), expert_measures()}) {
+      all.insert(all.end(), group.begin(), group.end());
+    }
+    return all;
+  }();
   return kMeasures;
 }
 

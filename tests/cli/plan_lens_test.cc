@@ -102,6 +102,61 @@ TEST(CliPlanLens, CsvHasOneFieldAColumn) {
   }
 }
 
+// Tags are closed in order; attributes hold no tag.
+void check_markup(const std::string& text) {
+  std::vector<std::string> open;
+  for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {
+    const std::size_t end = text.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = text.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" \n/", 1));
+    if (tag[0] == '!' || tag.back() == '/' || name == "meta") continue;
+    if (tag[0] == '/') {
+      ASSERT_FALSE(open.empty());
+      EXPECT_EQ(open.back(), tag.substr(1));
+      open.pop_back();
+    } else {
+      open.push_back(name);
+    }
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+std::vector<Arguments> figures() {
+  std::vector<Arguments> result = commands();
+  result.push_back({"sweep", "k3", "batch=1..64:log"});
+  return result;
+}
+
+TEST(CliPlanLens, FiguresAndPagesAreWhole) {
+  for (const Arguments& command : figures()) {
+    for (const char* form : {"--svg", "--html"}) {
+      Arguments arguments = command;
+      arguments.emplace_back(form);
+      const Outcome outcome = lens(arguments);
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      EXPECT_TRUE(has(outcome.out, "<svg class=\"chart\""));
+      EXPECT_TRUE(has(outcome.out, "prefers-color-scheme:dark"));
+      EXPECT_FALSE(has(outcome.out, "nan")) << command[0];
+      // Nothing is fetched.
+      for (const char* word : {"src=", "href=", "url(h", "@import", "<script"}) {
+        EXPECT_FALSE(has(outcome.out, word)) << word;
+      }
+      check_markup(outcome.out);
+    }
+  }
+  for (const Arguments& arguments :
+       std::vector<Arguments>{{"k3", "--svg", "steps"},
+                              {"k3", "--svg", "roofline"},
+                              {"gqa-70b", "--hw", "8xh200", "--html"},
+                              {"k3", "--phase", "prefill", "--html"}}) {
+    const Outcome outcome = lens(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    check_markup(outcome.out);
+  }
+  EXPECT_TRUE(has(lens({"k3", "--csv"}).out, "\nrouted,"));
+}
+
 TEST(CliPlanLens, ImpossiblePointsAndMisfitsAreSaid) {
   const Outcome sweep = lens({"sweep", "k2", "alpha=1..4"});
   EXPECT_EQ(sweep.status, 0);
@@ -131,6 +186,11 @@ TEST(CliPlanLens, WrongInputNamesTheRule) {
            Case{{"sweep", "k3", "batch=1", "--columns", "usr"}, "did you mean user?"},
            Case{{"sweep", "k3", "batch=1", "--json", "--csv"}, "leave one out"},
            Case{{"sweep", "k4", "batch=1"}, "k4: no such file, and no preset"},
+           Case{{"k3", "--csv", "--html"}, "leave one out"},
+           Case{{"k3", "--svg", "pie"}, "--svg"},
+           Case{{"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB", "--html"},
+                "experts=host has no step"},
+           Case{{"sweep", "k3", "batch=1", "ctx=8k", "pp=1", "--svg"}, "and 3 are given"},
            Case{{"compare", "k3"}, "needs two scenarios"},
            Case{{"compare", "k3", "k3 --dtpe a=b"}, "did you mean --dtype?"},
            Case{{"compare", "k3", "--hw"}, "--hw needs a value behind it"},
