@@ -132,7 +132,8 @@ void add_plan_model_options(CLI::App& app, PlanOptions& options) {
 
 void add_plan_machine_options(CLI::App& app, PlanOptions& options) {
   text_option(app, "--hw", options.hardware,
-              "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with its numbers", "HW");
+              "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with the numbers of one device",
+              "HW");
   text_option(app, "--nic", options.nic, "Network of a device out of its domain, a second, 25GB",
               "SIZE");
   text_option(app, "--dram", options.dram, "DRAM behind the devices, 128GB", "SIZE");
@@ -200,7 +201,8 @@ PlanMachine plan_machine(const PlanOptions& options) {
   PlanMachine machine;
   if (is_file(options.hardware)) {
     machine.hardware =
-        from_file(options.hardware, "--hw takes a machine's name or a JSON file of its numbers",
+        from_file(options.hardware,
+                  "--hw takes COUNTxNAME or a JSON file of one device, whose number --layout gives",
                   [&] { return parse_hardware(options.hardware); });
   } else {
     const plan::HardwareChoice choice = plan::preset_hardware(options.hardware);
