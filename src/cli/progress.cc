@@ -21,6 +21,19 @@ std::string time_left(double seconds) {
   return fmt::format("{} h {} min left", whole / 3600, whole % 3600 / 60);
 }
 
+std::string amount_of(ProgressUnit unit, std::uint64_t done, std::uint64_t total, double rate) {
+  switch (unit) {
+    case ProgressUnit::kBytes:
+      return fmt::format("{} of {}  {:.2f} GB/s", human_bytes(done), human_bytes(total),
+                         rate / 1e9);
+    case ProgressUnit::kTokens:
+      return fmt::format("{} of {} tokens  {:.0f} tokens/s", done, total, rate);
+    case ProgressUnit::kPoints:
+      return fmt::format("{} of {} points", done, total);
+  }
+  return {};
+}
+
 }  // namespace
 
 ProgressBar::ProgressBar(std::string label, ProgressMode mode, ProgressUnit unit)
@@ -43,10 +56,7 @@ void ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const auto filled = static_cast<std::size_t>(share * kCells);
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-  const std::string amount =
-      unit_ == ProgressUnit::kBytes
-          ? fmt::format("{} of {}  {:.2f} GB/s", human_bytes(done), human_bytes(total), rate / 1e9)
-          : fmt::format("{} of {} tokens  {:.0f} tokens/s", done, total, rate);
+  const std::string amount = amount_of(unit_, done, total, rate);
   const std::string left =
       rate > 0 ? time_left(static_cast<double>(total - done) / rate) : std::string();
   fmt::print(stderr, "\r{} [{}{}] {:3.0f} %  {}  {}\x1b[K", label_, std::string(filled, '#'),

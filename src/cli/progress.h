@@ -8,7 +8,7 @@
 namespace baltoro::cli {
 
 enum class ProgressMode { kAuto, kAlways };  // kAuto: on a terminal
-enum class ProgressUnit { kBytes, kTokens };
+enum class ProgressUnit { kBytes, kTokens, kPoints };
 
 class ProgressBar {
  public:

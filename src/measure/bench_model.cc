@@ -2,65 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
-#include "baltoro/session.h"
+#include "measure/forward_batch.h"
 #include "measure/model_work.h"
-#include "measure/random_tokens.h"
 #include "model/config.h"
 
 namespace baltoro {
 namespace {
-
-// Sequences at one depth, and the forward passes that the rows time.
-class Batch {
- public:
-  Batch(Engine& engine, std::int64_t size, std::int64_t depth) : engine_(engine) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
-      sessions_.push_back(engine.new_session());
-      if (depth > 0) sessions_.back().prefill(random_tokens(vocab_size(), depth, past_of(i)));
-    }
-  }
-
-  // Seconds of one pass in which every sequence reads `count` tokens.
-  double prefill(std::int64_t count) { return run(count, count, Origin::kPrompt); }
-  // Seconds of `count` passes with one generated token of every sequence.
-  double decode(std::int64_t count) { return run(count, 1, Origin::kGenerated); }
-
- private:
-  std::int64_t vocab_size() const { return engine_.info().vocab_size; }
-  // Streams of random tokens.
-  static std::uint64_t past_of(std::size_t sequence) { return 2 * sequence; }
-  static std::uint64_t next_of(std::size_t sequence) { return 2 * sequence + 1; }
-
-  double run(std::int64_t count, std::int64_t tokens_a_pass, Origin origin) {
-    std::vector<Session> sessions;
-    std::vector<std::vector<TokenId>> ids;
-    for (std::size_t i = 0; i < sessions_.size(); ++i) {
-      sessions.push_back(sessions_[i].fork());
-      ids.push_back(random_tokens(vocab_size(), count, next_of(i)));
-    }
-    std::vector<BatchItem> items(sessions.size());
-    const auto start = std::chrono::steady_clock::now();
-    for (std::int64_t done = 0; done < count; done += tokens_a_pass) {
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        items[i] = {.session = &sessions[i],
-                    .tokens = std::span(ids[i]).subspan(static_cast<std::size_t>(done),
-                                                        static_cast<std::size_t>(tokens_a_pass)),
-                    .origin = origin};
-      }
-      engine_.forward(items);
-      for (const BatchItem& item : items) {
-        if (item.error) throw *item.error;
-      }
-    }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return seconds.count();
-  }
-
-  Engine& engine_;
-  std::vector<Session> sessions_;
-};
 
 // All rows of one engine.
 class EngineBench {
@@ -76,7 +23,7 @@ class EngineBench {
   void run() {
     for (const std::int64_t depth : bench_.depths) {
       for (const std::int64_t size : bench_.batches) {
-        Batch batch(engine_, size, depth);
+        ForwardBatch batch(engine_, size, depth);
         for (const std::int64_t count : bench_.prompts) {
           const Work work =
               pass_work(config_, engine_.info(), {size, count, depth, Origin::kPrompt});

@@ -33,7 +33,7 @@ class Points {
 
   void linear(F format, std::int64_t rows, std::int64_t cols, std::int64_t outputs,
               std::int64_t set, const char* group = "linear") {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const TensorView x = memory.activations(rows, cols);
       const TensorView out = memory.activations(rows, outputs);
       return [=, &memory] {
@@ -48,7 +48,7 @@ class Points {
   }
 
   void glu(F format, std::int64_t rows, std::int64_t hidden, std::int64_t inner, std::int64_t set) {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const TensorView x = memory.activations(rows, hidden);
       const TensorView out = memory.activations(rows, hidden);
       return [=, &memory] {
@@ -71,7 +71,7 @@ class Points {
     std::int64_t experts, top_k, width, inner;
   };
   void experts(F format, std::int64_t rows, const Moe& moe, std::int64_t set) {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const TensorView z = memory.activations(rows, moe.width);
       const TensorView out = memory.activations(rows, moe.width);
       const float* weights = memory.vector(rows * moe.top_k);
@@ -106,7 +106,7 @@ class Points {
 
   void route(std::int64_t rows, std::int64_t hidden, std::int64_t experts, int top_k,
              std::int64_t set) {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const TensorView x = memory.activations(rows, hidden);
       const float* bias = memory.vector(experts);
       auto ids = std::make_shared<std::vector<std::int32_t>>(rows * top_k);
@@ -127,7 +127,7 @@ class Points {
   }
 
   void mix(std::int64_t rows, std::int64_t hidden, int sources, bool delta, std::int64_t set) {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const DType dtype = memory.backend().activation_dtype();
       const TensorView out = memory.activations(rows, hidden);
       const float* norm = memory.vector(hidden);
@@ -153,7 +153,7 @@ class Points {
   }
 
   void embed(std::int64_t rows, std::int64_t hidden, std::int64_t set) {
-    const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+    const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       constexpr std::int64_t kVocab = 16384;
       const TensorView out = memory.activations(rows, hidden);
       std::vector<std::int32_t> ids;
@@ -191,7 +191,7 @@ class Points {
   }
 
   void add(const std::string& group, const std::string& shape, std::int64_t set,
-           std::function<OpCall(RotatingMemory&)> prepare) {
+           std::function<PointCall(RotatingMemory&)> prepare) {
     list_.push_back({group, fmt::format("{}, {} MiB", shape, set / kMiB), set, std::move(prepare)});
   }
 

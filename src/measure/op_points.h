@@ -12,13 +12,13 @@
 namespace baltoro {
 
 // Runs the op once and says what it did.
-using OpCall = std::function<plan::KernelCall()>;
+using PointCall = std::function<plan::KernelCall()>;
 
 struct OpPoint {
   std::string group;  // the op, or "stream" for the probe of B(x): what is measured together
   std::string name;   // in words: "M=4 K=1024 N=4096, 256 MiB"
   std::int64_t working_set = 0;
-  std::function<OpCall(RotatingMemory&)> prepare;  // makes what every call shares
+  std::function<PointCall(RotatingMemory&)> prepare;  // makes what every call shares
 };
 
 // All points, group by group. Shapes are those of small models and of parts of the released ones.

@@ -75,7 +75,7 @@ KdaMixArgs kda_args(RotatingMemory& memory, const KdaShape& shape, std::int64_t 
 }
 
 OpPoint kda_point(const KdaShape& shape, const Batch& batch, std::int64_t set) {
-  const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+  const auto prepare = [=](RotatingMemory& memory) -> PointCall {
     KdaMixArgs args = kda_args(memory, shape, batch.total_rows());
     const auto storage = std::make_shared<const BatchMemory>(batch);
     args.batch = storage->view();
@@ -111,7 +111,7 @@ MlaArgs mla_args(RotatingMemory& memory, const MlaShape& shape, std::int64_t row
 
 OpPoint mla_point(const MlaShape& shape, const Batch& batch, std::int64_t set) {
   const bool prompt = batch.origin == Origin::kPrompt;
-  const auto prepare = [=](RotatingMemory& memory) -> OpCall {
+  const auto prepare = [=](RotatingMemory& memory) -> PointCall {
     MlaArgs args = mla_args(memory, shape, batch.total_rows());
     const auto storage = std::make_shared<const BatchMemory>(batch);
     args.batch = storage->view();

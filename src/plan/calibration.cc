@@ -32,12 +32,12 @@ Curve curve_of(const ordered_json& list) {
 }
 
 ordered_json to_json(const KernelModel& model) {
-  return {{"seconds_per_flop_over_rows", to_json(model.seconds_per_flop)},
-          {"seconds_per_inner_product", model.seconds_per_inner_product},
-          {"seconds_per_weight_row", model.seconds_per_weight_row},
+  return {{"flops_per_flop_over_rows", to_json(model.flops_per_flop)},
+          {"flops_per_inner_product", model.flops_per_inner_product},
+          {"flops_per_weight_row", model.flops_per_weight_row},
           {"bytes_per_byte_over_run", to_json(model.bytes_per_byte)},
           {"overlap", model.overlap},
-          {"fixed_seconds", model.fixed_seconds},
+          {"launches", model.launches},
           {"error",
            {{"median", model.median_error},
             {"p90", model.p90_error},
@@ -47,12 +47,12 @@ ordered_json to_json(const KernelModel& model) {
 
 KernelModel model_of(const ordered_json& json) {
   const ordered_json& error = json.at("error");
-  return {.seconds_per_flop = curve_of(json.at("seconds_per_flop_over_rows")),
-          .seconds_per_inner_product = json.at("seconds_per_inner_product"),
-          .seconds_per_weight_row = json.at("seconds_per_weight_row"),
+  return {.flops_per_flop = curve_of(json.at("flops_per_flop_over_rows")),
+          .flops_per_inner_product = json.at("flops_per_inner_product"),
+          .flops_per_weight_row = json.at("flops_per_weight_row"),
           .bytes_per_byte = curve_of(json.at("bytes_per_byte_over_run")),
           .overlap = json.at("overlap"),
-          .fixed_seconds = json.at("fixed_seconds"),
+          .launches = json.at("launches"),
           .median_error = error.at("median"),
           .p90_error = error.at("p90"),
           .worst_error = error.at("worst"),
@@ -70,6 +70,8 @@ ordered_json to_json(const CalibrationPoint& point) {
           {"depth", sample.work.depth},
           {"run", sample.work.run},
           {"working_set", sample.working_set},
+          {"flops_per_second", sample.flops_per_second},
+          {"dispatch_seconds", sample.dispatch_seconds},
           {"seconds", sample.seconds}};
 }
 
@@ -83,6 +85,8 @@ CalibrationPoint point_of(const ordered_json& json) {
                               .depth = json.at("depth"),
                               .run = json.at("run")},
                      .working_set = json.at("working_set"),
+                     .flops_per_second = json.at("flops_per_second"),
+                     .dispatch_seconds = json.at("dispatch_seconds"),
                      .seconds = json.at("seconds")}};
 }
 
@@ -108,10 +112,19 @@ Calibration calibration_of(const ordered_json& json) {
   calibration.date = json.at("date");
   for (const ordered_json& point : json.at("points")) calibration.points.push_back(point_of(point));
   calibration.bandwidth = curve_of(json.at("bandwidth"));
+  calibration.flops_per_second = json.at("flops_per_second");
+  calibration.dispatch_seconds = json.at("dispatch_seconds");
   for (const auto& [name, model] : json.at("kernels").items()) {
     calibration.kernels[name] = model_of(model);
   }
   return calibration;
+}
+
+double median_of(const std::vector<CalibrationPoint>& points, double KernelSample::*field) {
+  std::vector<double> values;
+  for (const CalibrationPoint& point : points) values.push_back(point.sample.*field);
+  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+  return values[values.size() / 2];
 }
 
 // The first field that differs: "the build is A, this program's is B".
@@ -152,6 +165,8 @@ void Calibration::fit() {
   if (stream.empty()) return;
   std::ranges::sort(stream);
   bandwidth = Curve(stream);
+  flops_per_second = median_of(points, &KernelSample::flops_per_second);
+  dispatch_seconds = median_of(points, &KernelSample::dispatch_seconds);
   for (const auto& [name, list] : samples) kernels[name] = fit_kernel(list, bandwidth);
 }
 
@@ -194,10 +209,14 @@ void save_calibration(const Calibration& calibration, const path& file) {
   ordered_json points = ordered_json::array(), kernels = ordered_json::object();
   for (const CalibrationPoint& point : calibration.points) points.push_back(to_json(point));
   for (const auto& [name, model] : calibration.kernels) kernels[name] = to_json(model);
-  const ordered_json document = {
-      {"format", kFormat},        {"key", to_json(calibration.key)},
-      {"date", calibration.date}, {"bandwidth", to_json(calibration.bandwidth)},
-      {"kernels", kernels},       {"points", points}};
+  const ordered_json document = {{"format", kFormat},
+                                 {"key", to_json(calibration.key)},
+                                 {"date", calibration.date},
+                                 {"bandwidth", to_json(calibration.bandwidth)},
+                                 {"flops_per_second", calibration.flops_per_second},
+                                 {"dispatch_seconds", calibration.dispatch_seconds},
+                                 {"kernels", kernels},
+                                 {"points", points}};
   std::error_code error;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   write_text_file(file, document.dump(1) + "\n");
@@ -213,15 +232,16 @@ Calibration load_calibration(const path& file) {
   }
   std::ostringstream text;
   text << stream.rdbuf();
+  std::string fault = "its format is another";
   try {
     const ordered_json json = ordered_json::parse(text.str());
     if (json.at("format") == kFormat) return calibration_of(json);
-  } catch (const nlohmann::json::exception&) {
-    // Said below: what is wrong in a file that a program writes helps nobody.
+  } catch (const nlohmann::json::exception& error) {
+    fault = error.what();
   }
   fail(ErrorCode::kUsage,
-       "{}: not a calibration of this version; write it again with `baltoro plan calibrate`",
-       file.string());
+       "{}: not a calibration of this version ({}); write it again with `baltoro plan calibrate`",
+       file.string(), fault);
 }
 
 Calibration load_calibration(const path& file, const CalibrationKey& now) {

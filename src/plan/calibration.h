@@ -36,13 +36,19 @@ struct Calibration {
   std::string date;  // of the last measurement, UTC
   std::vector<CalibrationPoint> points;
   Curve bandwidth;                             // B(x), bytes a second
+  double flops_per_second = 0;                 // P, the median of the points'
+  double dispatch_seconds = 0;                 // t0, the same
   std::map<std::string, KernelModel> kernels;  // by name
 
   bool has_group(const std::string& group) const;
   // Puts `points` in place of those of the group.
   void replace_group(const std::string& group, std::vector<CalibrationPoint> points);
-  // Sets bandwidth and kernels from the points; without points of kStreamGroup there are none.
+  // Sets all that follows from the points; without points of kStreamGroup there are none.
   void fit();
+  // The state that the points were measured in.
+  MachineState machine(double working_set) const {
+    return {bandwidth.at(working_set), flops_per_second, dispatch_seconds};
+  }
   // Throws Error{kUsage} that names the kernel and the command to type where there is none.
   const KernelModel& kernel(const std::string& name) const;
 };

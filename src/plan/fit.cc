@@ -48,8 +48,11 @@ std::vector<double> shares(const std::vector<double>& knots, double x) {
   return shares;
 }
 
-// One value of `overlap`. The unknowns: seconds a FLOP at the row knots, seconds an inner product
-// and a weight row, 1 / e at the run knots, t0.
+MachineState machine_at(const KernelSample& sample, const Curve& bandwidth) {
+  return {bandwidth.at(sample.working_set), sample.flops_per_second, sample.dispatch_seconds};
+}
+
+// One value of `overlap`. The unknowns: f at the row knots, g, w, 1 / e at the run knots, n.
 class KernelFit {
  public:
   KernelFit(std::span<const KernelSample> samples, const Curve& bandwidth, double overlap)
@@ -85,25 +88,24 @@ class KernelFit {
   double squared_error(const KernelModel& model) const {
     double sum = 0;
     for (const KernelSample& sample : samples_) {
-      const double error = model.seconds(sample.work, bandwidth(sample)) / sample.seconds - 1;
+      const double error =
+          model.seconds(sample.work, machine_at(sample, bandwidth_)) / sample.seconds - 1;
       sum += error * error;
     }
     return sum;
   }
 
  private:
-  double bandwidth(const KernelSample& sample) const { return bandwidth_.at(sample.working_set); }
-
   std::vector<bool> sides(const KernelModel& model) const {
     KernelModel part = model;
     part.overlap = 1;
-    part.fixed_seconds = 0;
+    part.launches = 0;
     std::vector<bool> arithmetic;
     for (const KernelSample& sample : samples_) {
       KernelWork alone = sample.work;
       alone.bytes = 0;
-      const double both = part.seconds(sample.work, bandwidth(sample));
-      arithmetic.push_back(part.seconds(alone, bandwidth(sample)) >= both);
+      const MachineState machine = machine_at(sample, bandwidth_);
+      arithmetic.push_back(part.seconds(alone, machine) >= part.seconds(sample.work, machine));
     }
     return arithmetic;
   }
@@ -113,7 +115,7 @@ class KernelFit {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       const KernelWork& work = samples_[i].work;
       const double larger = 1 / samples_[i].seconds, smaller = (1 - overlap_) * larger;
-      const double compute = arithmetic[i] ? larger : smaller;
+      const double compute = (arithmetic[i] ? larger : smaller) / samples_[i].flops_per_second;
       const double memory = arithmetic[i] ? smaller : larger;
       for (const double share : shares(row_knots_, work.rows)) {
         a.push_back(share * work.flops * compute);
@@ -121,9 +123,9 @@ class KernelFit {
       a.push_back(work.inner_products() * compute);
       a.push_back(work.weight_rows() * compute);
       for (const double share : shares(run_knots_, work.run)) {
-        a.push_back(share * work.bytes / bandwidth(samples_[i]) * memory);
+        a.push_back(share * work.bytes / bandwidth_.at(samples_[i].working_set) * memory);
       }
-      a.push_back(larger);
+      a.push_back(samples_[i].dispatch_seconds * larger);
     }
     const std::vector<double> ones(samples_.size(), 1.0);
     return model_of(non_negative_least_squares(a, ones));
@@ -132,12 +134,12 @@ class KernelFit {
   KernelModel model_of(const std::vector<double>& x) const {
     const std::size_t rows = row_knots_.size();
     KernelModel model;
-    model.seconds_per_flop = curve_of(row_knots_, x.data());
-    model.seconds_per_inner_product = x[rows];
-    model.seconds_per_weight_row = x[rows + 1];
+    model.flops_per_flop = curve_of(row_knots_, x.data());
+    model.flops_per_inner_product = x[rows];
+    model.flops_per_weight_row = x[rows + 1];
     model.bytes_per_byte = curve_of(run_knots_, x.data() + rows + 2);
     model.overlap = overlap_;
-    model.fixed_seconds = x.back();
+    model.launches = x.back();
     return model;
   }
 
@@ -152,7 +154,7 @@ std::vector<double> sorted_errors(const KernelModel& model, std::span<const Kern
                                   const Curve& bandwidth) {
   std::vector<double> errors;
   for (const KernelSample& sample : samples) {
-    const double predicted = model.seconds(sample.work, bandwidth.at(sample.working_set));
+    const double predicted = model.seconds(sample.work, machine_at(sample, bandwidth));
     errors.push_back(std::fabs(predicted / sample.seconds - 1));
   }
   std::ranges::sort(errors);

@@ -1,12 +1,13 @@
 // How long one op takes on a machine that was calibrated: arithmetic over its work, no measurement.
 //
-//   arithmetic = FLOPs / F(rows) + inner products / G + weight rows / W
+//   arithmetic = (f(rows) FLOPs + g inner products + w weight rows) / P
 //   memory     = bytes / (e(run) B(x))
-//   seconds    = max(arithmetic, memory) + (1 - overlap) min(arithmetic, memory) + t0
+//   seconds    = max(arithmetic, memory) + (1 - overlap) min(arithmetic, memory) + n t0
 //
-// B(x) is the machine's read bandwidth where the bytes are part of a working set of x bytes: that of
-// a cache, or of the memory. All other constants belong to a kernel (kernel_call.h). With overlap 1,
-// G and W infinite this is the roofline of cost-model 1.6.
+// P, the FLOPs a second of a large product, B(x), the read bandwidth where the bytes are part of a
+// working set of x bytes (a cache's, or the memory's), and t0, the time of an op that does nothing,
+// are states of the machine: on a virtual one they change from minute to minute. All other constants belong to a kernel (kernel_call.h). With overlap 1
+// and without g and w this is the roofline of cost-model 1.6.
 #pragma once
 
 #include "plan/curve.h"
@@ -26,21 +27,27 @@ struct KernelWork {
   bool operator==(const KernelWork&) const = default;
 };
 
+struct MachineState {
+  double bandwidth = 0;         // B(x) of the working set, bytes a second
+  double flops_per_second = 0;  // P
+  double dispatch_seconds = 0;  // t0
+};
+
 struct KernelModel {
-  Curve seconds_per_flop;                // over rows: 1 / F
-  double seconds_per_inner_product = 0;  // 1 / G
-  double seconds_per_weight_row = 0;     // 1 / W
-  Curve bytes_per_byte;      // over run: 1 / e, the bytes of the probe that take as long as one
-  double overlap = 1;        // in [0, 1]
-  double fixed_seconds = 0;  // t0
+  // In FLOPs of the large product, which take as long.
+  Curve flops_per_flop;                // f, over rows
+  double flops_per_inner_product = 0;  // g
+  double flops_per_weight_row = 0;     // w
+  Curve bytes_per_byte;  // over run: 1 / e, the bytes of the probe that take as long as one
+  double overlap = 1;    // in [0, 1]
+  double launches = 0;   // n
   // Over the points of the fit, of predicted / measured - 1.
   double median_error = 0;  // of the absolute values
   double p90_error = 0;     // nine of ten are below
   double worst_error = 0;
   int num_points = 0;
 
-  // `bandwidth`: B(x), bytes a second.
-  double seconds(const KernelWork& work, double bandwidth) const;
+  double seconds(const KernelWork& work, const MachineState& machine) const;
   bool operator==(const KernelModel&) const = default;
 };
 

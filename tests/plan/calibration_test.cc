@@ -45,13 +45,15 @@ Calibration small_calibration() {
   for (const double set : {64e6, 4e6}) {
     const double seconds = set > 32e6 ? 2e-4 : 1e-4;
     calibration.points.push_back(
-        {kStreamGroup, "linear bf16", {"s", {2e6, 2e6, 1, 1024, 2048}, set, seconds}});
+        {kStreamGroup, "linear bf16", {"s", {2e6, 2e6, 1, 1024, 2048}, set, 3e11, 1e-6, seconds}});
   }
   for (const double rows : {1.0, 16.0}) {
     calibration.points.push_back(
-        {"linear", "linear bf16", {"l", {rows * 2e6, 2e6, rows, 1024, 2048}, 4e6, rows * 1e-4}});
+        {"linear",
+         "linear bf16",
+         {"l", {rows * 2e6, 2e6, rows, 1024, 2048}, 4e6, 3e11, 1e-6, rows * 1e-4}});
   }
-  calibration.points.push_back({"embed", "embed", {"e", {0, 1e3, 1, 1, 0}, 4e6, 1e-6}});
+  calibration.points.push_back({"embed", "embed", {"e", {0, 1e3, 1, 1, 0}, 4e6, 2e11, 2e-6, 1e-6}});
   calibration.fit();
   return calibration;
 }
@@ -61,6 +63,8 @@ TEST_F(CalibrationFile, ComesBackAsItWas) {
   save_calibration(written, file_);
   const Calibration read = load_calibration(file_, kKey);
   EXPECT_EQ(read.date, written.date);
+  EXPECT_EQ(read.flops_per_second, written.flops_per_second);
+  EXPECT_EQ(read.dispatch_seconds, written.dispatch_seconds);
   EXPECT_EQ(read.points, written.points);
   EXPECT_EQ(read.bandwidth, written.bandwidth);
   EXPECT_EQ(read.kernels, written.kernels);
@@ -102,6 +106,8 @@ TEST(Calibration, TheStreamGivesTheBandwidthOverWorkingSets) {
   const Calibration calibration = small_calibration();
   EXPECT_DOUBLE_EQ(calibration.bandwidth.at(4e6), 2e10);
   EXPECT_DOUBLE_EQ(calibration.bandwidth.at(1e9), 1e10);
+  EXPECT_DOUBLE_EQ(calibration.flops_per_second, 3e11);
+  EXPECT_DOUBLE_EQ(calibration.dispatch_seconds, 1e-6);
   EXPECT_EQ(calibration.kernel("linear bf16").num_points, 4);
 }
 

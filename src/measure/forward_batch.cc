@@ -1,0 +1,51 @@
+#include "measure/forward_batch.h"
+
+#include <chrono>
+#include <span>
+
+#include "measure/random_tokens.h"
+
+namespace baltoro {
+namespace {
+
+// Streams of random tokens.
+std::uint64_t past_of(std::size_t sequence) { return 2 * sequence; }
+std::uint64_t next_of(std::size_t sequence) { return 2 * sequence + 1; }
+
+}  // namespace
+
+ForwardBatch::ForwardBatch(Engine& engine, std::int64_t size, std::int64_t depth)
+    : engine_(engine) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
+    sessions_.push_back(engine.new_session());
+    if (depth == 0) continue;
+    sessions_.back().prefill(random_tokens(engine.info().vocab_size, depth, past_of(i)));
+  }
+}
+
+double ForwardBatch::run(std::int64_t count, std::int64_t tokens_a_pass, Origin origin) {
+  std::vector<Session> sessions;
+  std::vector<std::vector<TokenId>> ids;
+  for (std::size_t i = 0; i < sessions_.size(); ++i) {
+    sessions.push_back(sessions_[i].fork());
+    ids.push_back(random_tokens(engine_.info().vocab_size, count, next_of(i)));
+  }
+  std::vector<BatchItem> items(sessions.size());
+  const auto start = std::chrono::steady_clock::now();
+  for (std::int64_t done = 0; done < count; done += tokens_a_pass) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      items[i] = {.session = &sessions[i],
+                  .tokens = std::span(ids[i]).subspan(static_cast<std::size_t>(done),
+                                                      static_cast<std::size_t>(tokens_a_pass)),
+                  .origin = origin};
+    }
+    engine_.forward(items);
+    for (const BatchItem& item : items) {
+      if (item.error) throw *item.error;
+    }
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return seconds.count();
+}
+
+}  // namespace baltoro
