@@ -215,7 +215,11 @@ void add_products(Points& points) {
     for (const std::int64_t cols : {256, 512, 1024, 2048, 4096}) {
       points.linear(format, 1, cols, 2 * kMiB / cols, kMemory);
     }
-    for (const std::int64_t rows : {4, 16, 64}) points.linear(format, rows, 1024, 2048, kMemory);
+    for (const std::int64_t rows : {2, 4, 16, 64}) {
+      points.linear(format, rows, 1024, 2048, kMemory);
+    }
+    points.linear(format, 2, 2048, 1024, kMemory);
+    points.linear(format, 4, 256, 4096, kMemory);
     points.linear(format, 1, 256, 128, kCached);
     points.linear(format, 1, 128, 256, kCached);
   }
@@ -226,7 +230,7 @@ void add_ffn(Points& points) {
     for (const std::int64_t rows : {1, 4, 16, 64, 256}) {
       points.glu(format, rows, 768, 768, kCached);
     }
-    for (const std::int64_t rows : {1, 8, 32}) points.glu(format, rows, 1024, 1536, kMemory);
+    for (const std::int64_t rows : {1, 2, 8, 32}) points.glu(format, rows, 1024, 1536, kMemory);
     for (const std::int64_t rows : {1, 8, 64}) points.glu(format, rows, 256, 256, kCached);
     points.glu(format, 1, 256, 1024, kCached);
     points.glu(format, 1, 256, 512, kMemory);

@@ -9,7 +9,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kRows = 64, kDepth = 1024, kOutputs = 512;
+constexpr std::int64_t kRows = 64, kDepth = 1024, kOutputs = 256;
 
 std::function<void()> linear_call(RotatingMemory& memory, std::int64_t rows, std::int64_t depth,
                                   std::int64_t outputs) {
@@ -40,9 +40,9 @@ StateProbe::StateProbe(Backend& backend) : memory_(backend) {
 }
 
 double StateProbe::flops_per_second() {
-  return 2.0 * kRows * kDepth * kOutputs / seconds_of(product_, 40);
+  return 2.0 * kRows * kDepth * kOutputs / seconds_of(product_, 30);
 }
 
-double StateProbe::dispatch_seconds() { return seconds_of(nothing_, 2000); }
+double StateProbe::dispatch_seconds() { return seconds_of(nothing_, 1000); }
 
 }  // namespace baltoro

@@ -62,7 +62,7 @@ struct VerifyVerdict {
   bool passed = false;
   std::string text;  // "median error 4.1 % (at most 15 %), ..."
 };
-// `rows` asked for; a single point asked for is enough to pass by, of the default list kMinVerifyRows.
+// Passes within both bounds. Where rows have no result, at least kMinVerifyRows others are needed.
 VerifyVerdict judge(const std::vector<VerifyRow>& rows);
 
 // Sum over the calls of the step. Throws Error{kUsage} where the calibration lacks a kernel.

@@ -37,6 +37,11 @@ std::string kernel_of(const char* op, WeightFormat format) {
   return fmt::format("{} {}", op, format_name(format));
 }
 
+// A product with one row may be other code than one with more.
+std::string product_kernel(const char* op, WeightFormat format, std::int64_t rows) {
+  return kernel_of(op, format) + (rows == 1 ? " row" : "");
+}
+
 double real(std::int64_t n) { return static_cast<double>(n); }
 
 // Of a product of `rows` rows with matrices like `weight`.
@@ -107,7 +112,7 @@ KernelCall kernel_call(const Backend& backend, const LinearArgs& args) {
                         backend.activation_dtype());
   }
   const WeightView& first = args.outputs[0].weight;
-  return {kernel_of("linear", first.format),
+  return {product_kernel("linear", first.format, args.x.rows()),
           product_work(cost, real(args.x.rows()), first, real(args.x.cols())), cost};
 }
 
@@ -122,7 +127,7 @@ KernelCall kernel_call(const Backend& backend, const MixNormArgs& args) {
 KernelCall kernel_call(const Backend& backend, const GluMlpArgs& args) {
   const Cost cost =
       glu_mlp_cost(args.x.rows(), args.gate, args.up, args.down, backend.activation_dtype());
-  return {kernel_of("glu_mlp", args.gate.format),
+  return {product_kernel("glu_mlp", args.gate.format, args.x.rows()),
           product_work(cost, real(args.x.rows()), args.gate, glu_depth(args.gate, args.down)),
           cost};
 }
@@ -135,7 +140,7 @@ KernelCall kernel_call(const Backend& backend, const RouteArgs& args) {
 KernelCall kernel_call(const Backend& backend, const HeadArgs& args) {
   const auto rows = std::ssize(args.rows);
   const Cost cost = head_cost(rows, args.weight, backend.activation_dtype());
-  return {kernel_of("linear", args.weight.format),
+  return {product_kernel("linear", args.weight.format, rows),
           product_work(cost, real(rows), args.weight, real(args.weight.cols)), cost};
 }
 

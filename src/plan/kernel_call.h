@@ -11,7 +11,9 @@
 namespace baltoro::plan {
 
 struct KernelCall {
-  std::string kernel;  // an op, with what decides which code runs: "linear bf16", "kda_mix prompt"
+  std::string
+      kernel;  // an op, with what decides which code runs: "linear bf16", "linear bf16 row" for one row,
+               // "kda_mix prompt"
   KernelWork work;
   Cost cost;
 };
