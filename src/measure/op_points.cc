@@ -220,6 +220,7 @@ void add_products(Points& points) {
     }
     points.linear(format, 2, 2048, 1024, kMemory);
     points.linear(format, 4, 256, 4096, kMemory);
+    for (const std::int64_t rows : {2, 4, 16}) points.linear(format, rows, 256, 256, kCached);
     points.linear(format, 1, 256, 128, kCached);
     points.linear(format, 1, 128, 256, kCached);
   }
@@ -231,7 +232,9 @@ void add_ffn(Points& points) {
       points.glu(format, rows, 768, 768, kCached);
     }
     for (const std::int64_t rows : {1, 2, 8, 32}) points.glu(format, rows, 1024, 1536, kMemory);
-    for (const std::int64_t rows : {1, 8, 64}) points.glu(format, rows, 256, 256, kCached);
+    for (const std::int64_t rows : {1, 2, 4, 16, 64}) {
+      points.glu(format, rows, 256, 256, kCached);
+    }
     points.glu(format, 1, 256, 1024, kCached);
     points.glu(format, 1, 256, 512, kMemory);
   }
@@ -242,10 +245,12 @@ void add_ffn(Points& points) {
     }
     for (const std::int64_t rows : {1, 4, 16, 64, 256})
       points.experts(format, rows, large, kMemory);
-    for (const std::int64_t rows : {1, 8, 64, 512}) points.experts(format, rows, little, kCached);
+    for (const std::int64_t rows : {1, 2, 4, 16, 64, 512}) {
+      points.experts(format, rows, little, kCached);
+    }
   }
   for (const std::int64_t rows : {1, 8, 64, 512}) points.route(rows, 1024, 64, 8, kCached);
-  points.route(1, 256, 16, 4, kCached);
+  for (const std::int64_t rows : {1, 4}) points.route(rows, 256, 16, 4, kCached);
   points.route(64, 256, 16, 4, kCached);
   points.route(1, 1024, 64, 8, kMemory);
   points.route(1, 3584, 256, 8, kMemory);
@@ -261,6 +266,7 @@ void add_rows(Points& points) {
   points.mix(1, 256, 1, false, kCached);
   points.mix(1, 256, 2, true, kCached);
   points.mix(1, 256, 5, true, kCached);
+  points.mix(4, 256, 5, true, kCached);
   points.mix(64, 256, 1, false, kCached);
   points.mix(64, 256, 5, true, kCached);
   points.mix(512, 512, 1, false, kMemory);

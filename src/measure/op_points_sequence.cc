@@ -145,7 +145,7 @@ void add_sequence_points(std::vector<OpPoint>& list) {
   }
   kda(32, 128, {1, 1, 64}, kMemory);
   kda(12, 128, {32, 1, 64}, kMemory);
-  kda(4, 64, {16, 1, 64}, kCached);
+  for (const std::int64_t count : {2, 4, 16}) kda(4, 64, {count, 1, 64}, kCached);
   for (const std::int64_t rows : {16, 32, 64, 128, 512}) {
     kda(12, 128, {1, rows, 0, Origin::kPrompt}, kMemory);
   }
@@ -161,7 +161,7 @@ void add_sequence_points(std::vector<OpPoint>& list) {
   for (const std::int64_t depth : {0, 500, 2000}) mla(large, {1, 1, depth}, kMemory);
   for (const std::int64_t depth : {0, 1000}) mla(little, {1, 1, depth}, kCached);
   mla(large, {4, 1, 500}, kMemory);
-  mla(little, {8, 1, 500}, kCached);
+  for (const std::int64_t count : {2, 8}) mla(little, {count, 1, 500}, kCached);
   mla(wide, {1, 1, 1000}, kMemory);
   for (const std::int64_t rows : {16, 64, 256, 512}) {
     mla(large, {1, rows, 0, Origin::kPrompt}, kMemory);
