@@ -180,11 +180,11 @@ std::vector<Measure> expert_measures() {
                     ? real(experts(e).experts_per_token * e.scenario.model.expert_width())
                     : kNone;
        }},
-      {"layer_1", "GB/layer", "B", "t=1", 1e-9, false, false, "experts that 1 token touches",
+      {"layer_1", "layer", "B", "GB t=1", 1e-9, false, false, "experts that 1 token touches",
        [](E e) { return layer_traffic(e, 1); }},
-      {"layer_64", "GB/layer", "B", "t=64", 1e-9, false, false, "experts that 64 tokens touch",
+      {"layer_64", "layer", "B", "GB t=64", 1e-9, false, false, "experts that 64 tokens touch",
        [](E e) { return layer_traffic(e, 64); }},
-      {"layer_all", "GB/layer", "B", "all", 1e-9, false, false, "all routed experts of a layer",
+      {"layer_all", "layer", "B", "GB all", 1e-9, false, false, "all routed experts of a layer",
        [](E e) { return layer_traffic(e, 1e12); }},
       {"sparsity", "N/K", "", "", 1, false, false, "tokens at the knee over rows an expert there",
        [](E e) {
