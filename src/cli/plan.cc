@@ -43,6 +43,10 @@ int run(const Options& options) {
   }
   const plan::Scenario scenario = plan_scenario(options.plan);
   check_forms(options);
+  if (!options.plan.speculation.empty() && scenario.workload.phase != plan::Phase::kVerify) {
+    fail(ErrorCode::kUsage, "--spec has no effect with --phase {}; the rule is --phase verify",
+         plan::phase_name(scenario.workload.phase));
+  }
   if (!options.component.empty()) {
     const plan::Part part = plan::parse_part(options.component);
     const plan::Step step = plan::compute_step(scenario, plan::table_step(scenario.workload));

@@ -181,6 +181,7 @@ TEST(CliPlan, WrongInputIsNamed) {
            Case{{"k3", "--explain", "rooted"}, "did you mean routed?"},
            Case{{"k2", "--explain", "kda-proj"}, "has no kda-proj"},
            Case{{"k3", "--hw", "8xnowhere.json"}, "JSON file of one device, whose number --layout"},
+           Case{{"k3", "--spec", "k=7"}, "the rule is --phase verify"},
            Case{{"k3", "--layout", ""}, "is empty; leave it out for its default"},
            Case{{"k3", "--isl", "0"}, "--isl is 0; it must be at least 1"},
            Case{{"k3", "--nic", "auto"}, "such as 24GB\n"},
