@@ -126,7 +126,7 @@ int verify_model(const ModelConfig& config, const std::filesystem::path& dir, Pr
   std::vector<TensorCheck> checks;
   {
     ProgressBar bar("Reading tensors", progress);
-    VerifyOptions options;
+    TensorVerifyOptions options;
     options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.update(done, total); };
     checks = verify_tensors(files, options);
   }

@@ -122,7 +122,7 @@ TensorCheck check_tensor(const CheckpointFiles& files, std::uint32_t index,
 }  // namespace
 
 std::vector<TensorCheck> verify_tensors(const CheckpointFiles& files,
-                                        const VerifyOptions& options) {
+                                        const TensorVerifyOptions& options) {
   const auto count = static_cast<std::uint32_t>(files.tensors().size());
   std::vector<TensorCheck> checks(count);
   std::atomic<std::uint32_t> next{0};

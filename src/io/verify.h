@@ -23,7 +23,7 @@ struct TensorCheck {
   bool bad() const { return num_nan + num_inf + num_bad_scales > 0 || zero_expert; }
 };
 
-struct VerifyOptions {
+struct TensorVerifyOptions {
   int num_threads = 4;
   std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> progress = {};
 };
@@ -31,6 +31,6 @@ struct VerifyOptions {
 // One entry a tensor, in the order of files.tensors(). `progress` is called from one thread at a
 // time. Throws Error{kIo} when a read fails.
 std::vector<TensorCheck> verify_tensors(const CheckpointFiles& files,
-                                        const VerifyOptions& options = {});
+                                        const TensorVerifyOptions& options = {});
 
 }  // namespace baltoro
