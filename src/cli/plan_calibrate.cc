@@ -27,7 +27,7 @@ struct PlanCalibrateCommand {
   std::string isa;  // empty: the best
   std::optional<std::string> out;
   std::vector<std::string> groups;
-  RepeatOptions repeat{.repeats = 2, .max_dropped = 8, .sample_seconds = 0.2};
+  RepeatOptions repeat{.repeats = 2, .max_dropped = 8, .sample_seconds = 0.1};
   bool resume = false;
   bool progress = false;
   bool json = false;
@@ -66,7 +66,7 @@ class Calibrator {
   Calibrator(const PlanCalibrateCommand& options, Backend& backend, std::filesystem::path file,
              plan::Calibration calibration)
       : options_(options),
-        backend_(backend),
+        timer_(backend),
         file_(std::move(file)),
         calibration_(std::move(calibration)),
         bar_("Measuring", options.progress ? ProgressMode::kAlways : ProgressMode::kAuto,
@@ -100,7 +100,8 @@ class Calibrator {
     std::ranges::copy_if(all, std::back_inserter(points),
                          [&](const OpPoint& point) { return point.group == group; });
     std::vector<plan::CalibrationPoint> times;
-    time_points(backend_, points, options_.repeat, [&](const TimedPoint& timed) {
+    for (const OpPoint& point : points) {
+      const TimedPoint timed = timer_.time(point, options_.repeat);
       dropped_.moved += timed.moved;
       dropped_.samples += static_cast<int>(timed.samples.dropped.size());
       if (timed.measured()) {
@@ -109,7 +110,7 @@ class Calibrator {
         dropped_.points.push_back(group + " " + timed.point.sample.name);
       }
       bar_.update(++done_, total_);
-    });
+    }
     calibration_.replace_group(group, std::move(times));
     calibration_.date = describe_machine().date;
     calibration_.fit();
@@ -117,7 +118,7 @@ class Calibrator {
   }
 
   const PlanCalibrateCommand& options_;
-  Backend& backend_;
+  PointTimer timer_;
   std::filesystem::path file_;
   plan::Calibration calibration_;
   Dropped dropped_;

@@ -14,6 +14,7 @@
 #include "measure/bench_row.h"
 #include "measure/calibrate.h"
 #include "measure/machine.h"
+#include "measure/state_probe.h"
 #include "measure/verify.h"
 
 namespace baltoro::cli {
@@ -182,13 +183,16 @@ int run(const PlanVerifyCommand& options) {
   const plan::Calibration calibration = plan::load_calibration(file, key);
 
   if (!options.json) print_header(calibration, file);
+  StateProbe probe(*backend);
   std::vector<VerifyRow> rows;
-  verify(verification, calibration, *backend, calibration_probe(*backend, calibration),
-         [&](const VerifyRow& row) {
-           if (!options.json) print_row(row);
-           std::fflush(stdout);
-           rows.push_back(row);
-         });
+  verify(
+      verification, calibration, *backend,
+      [&](double working_set) { return probe.state(working_set); },
+      [&](const VerifyRow& row) {
+        if (!options.json) print_row(row);
+        std::fflush(stdout);
+        rows.push_back(row);
+      });
   const VerifyVerdict verdict = judge(rows);
   if (options.json) {
     print_json(to_json(rows, verdict, calibration, options.model.dir));
@@ -233,13 +237,12 @@ Command add_plan_verify(CLI::App& plan) {
       "  baltoro plan verify models/story\n"
       "  baltoro plan verify MODEL --decode 1x4096,4x1024 --prompt 1x256x0\n"
       "  baltoro plan verify models/story --json > verify.json\n"
-      "No step is part of the calibration. Before and after each, a few of the calibration's "
-      "points\n"
-      "are timed again; where they differ by more than a fifth, the machine is not as it was, and "
-      "the\n"
-      "step is measured again. The exit status is 1 where the median error is above 15 % or the "
-      "worst\n"
-      "above 30 %.");
+      "No step is part of the calibration. The state of the machine (docs/plan.md: how fast it\n"
+      "multiplies, how fast it reads the step's working set, how long an op that does nothing\n"
+      "takes) is measured before and after each step; where it changes by more than a quarter\n"
+      "meanwhile, the step is measured again. The exit status is 1 where the median error is "
+      "above\n"
+      "15 % or the worst above 30 %.");
   return {app, [options] { return run(*options); }};
 }
 

@@ -7,7 +7,6 @@
 
 #include "engine/make_backend.h"
 #include "measure/machine.h"
-#include "measure/state_probe.h"
 
 namespace baltoro {
 namespace {
@@ -18,32 +17,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kBurstSeconds = 1e-3;
 // Until a measurement begins and ends in one state of the machine.
 constexpr int kAttempts = 5;
-
-TimedPoint time_point(RotatingMemory& memory, const OpPoint& point, const RepeatOptions& options) {
-  memory.set_working_set(point.working_set);
-  const PointCall call = point.prepare(memory);
-  plan::KernelCall kernel;
-  const auto burst = [&](int calls) {
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < calls; ++i) kernel = call();
-    memory.backend().synchronize();
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  burst(1);
-  constexpr int kTrial = 3;
-  const double once = burst(kTrial) / kTrial;
-  const int calls = static_cast<int>(std::clamp(kBurstSeconds / once, 1.0, 1000.0));
-  TimedPoint timed;
-  timed.samples = repeat([&] { return burst(calls); }, options);
-  const double seconds = timed.samples.gave_up ? 0 : timed.samples.seconds().median / calls;
-  timed.point = {point.group,
-                 kernel.kernel,
-                 {.name = point.name,
-                  .work = kernel.work,
-                  .working_set = static_cast<double>(point.working_set),
-                  .seconds = seconds}};
-  return timed;
-}
 
 }  // namespace
 
@@ -68,32 +41,51 @@ std::vector<std::string> calibration_groups() {
   return groups;
 }
 
-bool differ(double a, double b) {
-  constexpr double kMax = 1.2;
-  return a > kMax * b || b > kMax * a;
+TimedPoint PointTimer::time_once(const OpPoint& point, const RepeatOptions& options) {
+  memory_.set_working_set(point.working_set);
+  const PointCall call = point.prepare(memory_);
+  plan::KernelCall kernel;
+  const auto burst = [&](int calls, bool with_op) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < calls; ++i) {
+      memory_.renew_activations();
+      if (with_op) kernel = call();
+    }
+    memory_.backend().synchronize();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  burst(1, true);
+  constexpr int kTrial = 3;
+  const double once = burst(kTrial, true) / kTrial;
+  const int calls = static_cast<int>(std::clamp(kBurstSeconds / once, 1.0, 1000.0));
+  TimedPoint timed;
+  timed.samples = repeat([&] { return burst(calls, true) - burst(calls, false); }, options);
+  const double seconds = timed.samples.gave_up ? 0 : timed.samples.seconds().median / calls;
+  timed.point = {point.group,
+                 kernel.kernel,
+                 {.name = point.name,
+                  .work = kernel.work,
+                  .working_set = static_cast<double>(point.working_set),
+                  .machine = {},
+                  .seconds = std::max(0.0, seconds)}};
+  return timed;
 }
 
-void time_points(Backend& backend, const std::vector<OpPoint>& points, const RepeatOptions& options,
-                 const std::function<void(const TimedPoint&)>& on_point) {
-  StateProbe probe(backend);
-  RotatingMemory memory(backend);
-  for (const OpPoint& point : points) {
-    TimedPoint timed;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const double flops = probe.flops_per_second(), dispatch = probe.dispatch_seconds();
-      TimedPoint now = time_point(memory, point, options);
-      const double flops_after = probe.flops_per_second(),
-                   dispatch_after = probe.dispatch_seconds();
-      now.moved = timed.moved;
-      now.point.sample.flops_per_second = (flops + flops_after) / 2;
-      now.point.sample.dispatch_seconds = (dispatch + dispatch_after) / 2;
-      timed = std::move(now);
-      if (!differ(flops, flops_after) && !differ(dispatch, dispatch_after)) break;
-      ++timed.moved;
-      timed.point.sample.seconds = 0;
-    }
-    on_point(timed);
+TimedPoint PointTimer::time(const OpPoint& point, const RepeatOptions& options) {
+  TimedPoint timed;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto set = static_cast<double>(point.working_set);
+    const plan::MachineState before = probe_.state(set);
+    TimedPoint now = time_once(point, options);
+    const plan::MachineState after = probe_.state(set);
+    now.moved = timed.moved;
+    now.point.sample.machine = mean(before, after);
+    timed = std::move(now);
+    if (!states_differ(before, after)) break;
+    ++timed.moved;
+    timed.point.sample.seconds = 0;
   }
+  return timed;
 }
 
 }  // namespace baltoro

@@ -1,7 +1,6 @@
 // Microbenchmarks of a backend's ops, and the calibration that they make (plan/calibration.h).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "baltoro/engine.h"
 #include "measure/op_points.h"
 #include "measure/repeat.h"
+#include "measure/state_probe.h"
 #include "ops/backend.h"
 #include "plan/calibration.h"
 
@@ -26,17 +26,26 @@ std::vector<std::string> calibration_groups();
 struct TimedPoint {
   plan::CalibrationPoint point;  // seconds: the median of `samples`, or 0
   Samples samples;               // gave_up: no time
-  int moved = 0;                 // measurements dropped: P or t0 changed meanwhile
+  int moved = 0;                 // measurements dropped: the machine changed meanwhile
 
   bool measured() const { return point.sample.seconds > 0; }
 };
 
-// Two values of one quantity of the machine that are not the same.
-bool differ(double a, double b);
+// One backend's clock for points. Keeps its memory, a few hundred megabytes.
+class PointTimer {
+ public:
+  explicit PointTimer(Backend& backend) : probe_(backend), memory_(backend) {}
 
-// Times each point on the backend, and P and t0 before and after; again where these differ. `on_point` as
-// each is done. Throws as the ops do and Error{kOutOfMemory}.
-void time_points(Backend& backend, const std::vector<OpPoint>& points, const RepeatOptions& repeat,
-                 const std::function<void(const TimedPoint&)>& on_point);
+  // The state of the machine is measured before and after; all again where the two differ. The time is that of the op on
+  // activations that were just written, less that of writing them. Throws as the ops do and
+  // Error{kOutOfMemory}.
+  TimedPoint time(const OpPoint& point, const RepeatOptions& repeat);
+
+ private:
+  TimedPoint time_once(const OpPoint& point, const RepeatOptions& repeat);
+
+  StateProbe probe_;
+  RotatingMemory memory_;
+};
 
 }  // namespace baltoro

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "ops/mix_norm.h"
 
 namespace baltoro {
 namespace {
@@ -52,6 +53,8 @@ void RotatingMemory::set_working_set(std::int64_t bytes) {
   // One byte beside at least 16 of values.
   scales_.size = bytes / 16;
   weights_.next = items_.next = scales_.next = 0;
+  activations_.clear();
+  fixed_.clear();
 }
 
 std::byte* RotatingMemory::take(Ring& ring, std::int64_t bytes,
@@ -81,8 +84,22 @@ std::byte* RotatingMemory::items(std::int64_t bytes) { return take(items_, bytes
 TensorView RotatingMemory::activations(std::int64_t rows, std::int64_t cols) {
   const DType dtype = backend_.activation_dtype();
   const auto bytes = rows * cols * static_cast<std::int64_t>(dtype_bytes(dtype));
-  fixed_.push_back(filled(bytes, values()));
-  return {fixed_.back().data(), dtype, {rows, cols}};
+  const auto view = [&] {
+    fixed_.push_back(filled(bytes, values()));
+    return TensorView{fixed_.back().data(), dtype, {rows, cols}};
+  };
+  activations_.push_back({view(), view(), vector(cols)});
+  return activations_.back().view;
+}
+
+void RotatingMemory::renew_activations() {
+  for (const Activation& activation : activations_) {
+    MixNormArgs args;
+    args.prefix = activation.source;
+    args.norm = activation.norm;
+    args.out = activation.view;
+    mix_norm(backend_, args);
+  }
 }
 
 const float* RotatingMemory::vector(std::int64_t count) {

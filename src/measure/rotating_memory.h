@@ -21,7 +21,7 @@ class RotatingMemory {
 
   Backend& backend() const { return backend_; }
   // From now on weights and items go round in this many bytes each. Views from before become
-  // invalid, fixed memory not.
+  // invalid.
   void set_working_set(std::int64_t bytes);
 
   // Values of magnitude 1/64 to 1; scales of grouped formats about 1/16.
@@ -29,8 +29,11 @@ class RotatingMemory {
   // What an op reads or updates in place: states, cache pages, banked activations. f32 or bf16.
   std::byte* items(std::int64_t bytes);
 
-  // Memory of their own, which every call meets again.
+  // Memory of their own, which every call meets again: the inputs and outputs of an op.
   TensorView activations(std::int64_t rows, std::int64_t cols);
+  // Writes all of them as a forward pass would before the op, by mix_norm: where a row comes from
+  // another core's cache, that is part of what an op takes.
+  void renew_activations();
   const float* vector(std::int64_t count);
 
  private:
@@ -45,6 +48,11 @@ class RotatingMemory {
   Backend& backend_;
   Ring weights_, scales_, items_;
   std::deque<Buffer> fixed_;
+  struct Activation {
+    TensorView view, source;
+    const float* norm;
+  };
+  std::vector<Activation> activations_;
 };
 
 }  // namespace baltoro

@@ -1,5 +1,6 @@
 #include "measure/state_probe.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "ops/linear.h"
@@ -32,17 +33,50 @@ double seconds_of(const std::function<void()>& call, int calls) {
 
 }  // namespace
 
-StateProbe::StateProbe(Backend& backend) : memory_(backend) {
-  memory_.set_working_set(4 * kDepth * kOutputs);
-  product_ = linear_call(memory_, kRows, kDepth, kOutputs);
+StateProbe::StateProbe(Backend& backend) : fixed_(backend), stream_(backend) {
+  fixed_.set_working_set(4 * kDepth * kOutputs);
+  product_ = linear_call(fixed_, kRows, kDepth, kOutputs);
   // A tile of outputs for each thread.
-  nothing_ = linear_call(memory_, 1, 32, 32 * backend.num_threads());
+  nothing_ = linear_call(fixed_, 1, 32, 32 * backend.num_threads());
 }
 
-double StateProbe::flops_per_second() {
-  return 2.0 * kRows * kDepth * kOutputs / seconds_of(product_, 30);
+double StateProbe::bandwidth(double working_set) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  constexpr std::int64_t kDepthOfStream = 1024, kOutputsOfStream = 512;  // 1 MiB of weights
+  const auto mib = std::clamp<std::int64_t>(static_cast<std::int64_t>(working_set) / kMiB, 1,
+                                            kMemoryBytes / kMiB);
+  stream_.set_working_set(mib * kMiB);
+  const TensorView x = stream_.activations(1, kDepthOfStream);
+  const TensorView out = stream_.activations(1, kOutputsOfStream);
+  double bytes = 0;
+  const auto call = [&] {
+    LinearArgs args{.x = x};
+    args.add(stream_.weight(WeightFormat::kBf16, kOutputsOfStream, kDepthOfStream), out);
+    linear(stream_.backend(), args);
+    stream_.backend().synchronize();
+    bytes = static_cast<double>(args.outputs[0].weight.bytes());
+  };
+  // Once round to fill the caches with it, then at least as much again.
+  for (std::int64_t i = 0; i < mib; ++i) call();
+  return bytes / seconds_of(call, static_cast<int>(std::max<std::int64_t>(mib, 200)));
 }
 
-double StateProbe::dispatch_seconds() { return seconds_of(nothing_, 1000); }
+plan::MachineState StateProbe::state(double working_set) {
+  return {.bandwidth = bandwidth(working_set),
+          .flops_per_second = 2.0 * kRows * kDepth * kOutputs / seconds_of(product_, 30),
+          .dispatch_seconds = seconds_of(nothing_, 1000)};
+}
+
+bool states_differ(const plan::MachineState& a, const plan::MachineState& b) {
+  constexpr double kMost = 1.25;
+  const auto differ = [](double x, double y) { return x > kMost * y || y > kMost * x; };
+  return differ(a.bandwidth, b.bandwidth) || differ(a.flops_per_second, b.flops_per_second) ||
+         differ(a.dispatch_seconds, b.dispatch_seconds);
+}
+
+plan::MachineState mean(const plan::MachineState& a, const plan::MachineState& b) {
+  return {(a.bandwidth + b.bandwidth) / 2, (a.flops_per_second + b.flops_per_second) / 2,
+          (a.dispatch_seconds + b.dispatch_seconds) / 2};
+}
 
 }  // namespace baltoro

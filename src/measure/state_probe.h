@@ -1,26 +1,38 @@
-// Two states of the machine, now: on a virtual one they change from one moment to the next, when the
-// host moves the processors or gives their siblings to others, and no counter tells.
+// The state of the machine, now: on a virtual one it changes from one moment to the next, when the
+// host moves the processors or gives their siblings, caches and memory to others, and no counter
+// tells.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "measure/rotating_memory.h"
 #include "ops/backend.h"
+#include "plan/kernel.h"
 
 namespace baltoro {
+
+// A working set beyond all caches; a larger one is no slower.
+constexpr std::int64_t kMemoryBytes = std::int64_t{256} << 20;
 
 class StateProbe {
  public:
   explicit StateProbe(Backend& backend);
 
-  // Of a bf16 product of 64 rows in the cache. Some ten milliseconds.
-  double flops_per_second();
-  // Of one linear op of a few thousand FLOPs for each thread. Some milliseconds.
-  double dispatch_seconds();
+  // P of a bf16 product of 64 rows in the cache, t0 of one linear op of a few thousand FLOPs for each
+  // thread, B(x) of products of one row with matrices that go round in the working set. Some fifty
+  // milliseconds.
+  plan::MachineState state(double working_set);
 
  private:
-  RotatingMemory memory_;
+  double bandwidth(double working_set);
+
+  RotatingMemory fixed_, stream_;
   std::function<void()> product_, nothing_;
 };
+
+// Two states with a quantity that is not the same.
+bool states_differ(const plan::MachineState& a, const plan::MachineState& b);
+plan::MachineState mean(const plan::MachineState& a, const plan::MachineState& b);
 
 }  // namespace baltoro

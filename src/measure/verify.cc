@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/trace.h"
-#include "measure/calibrate.h"
 #include "measure/forward_batch.h"
+#include "measure/state_probe.h"
 #include "measure/statistics.h"
 
 namespace baltoro {
@@ -63,22 +63,12 @@ double seconds_of(const OpCall& call, const plan::Calibration& calibration,
   return calibration.kernel(kernel.kernel).seconds(kernel.work, machine);
 }
 
-bool states_differ(const plan::MachineState& a, const plan::MachineState& b) {
-  return differ(a.bandwidth, b.bandwidth) || differ(a.flops_per_second, b.flops_per_second) ||
-         differ(a.dispatch_seconds, b.dispatch_seconds);
-}
-
 void add_time(std::vector<ComponentTime>& components, const std::string& name, double predicted,
               double measured) {
   auto found = std::ranges::find(components, name, &ComponentTime::name);
   if (found == components.end()) found = components.insert(found, {name, 0, 0});
   found->predicted += predicted;
   found->measured += measured;
-}
-
-plan::MachineState mean(const plan::MachineState& a, const plan::MachineState& b) {
-  return {(a.bandwidth + b.bandwidth) / 2, (a.flops_per_second + b.flops_per_second) / 2,
-          (a.dispatch_seconds + b.dispatch_seconds) / 2};
 }
 
 class StepVerifier {
@@ -178,31 +168,6 @@ std::vector<PassShape> default_verify_shapes() {
           {4, 1, 256, kGenerated}, {8, 1, 192, kGenerated},  {16, 1, 128, kGenerated},
           {1, 96, 0, kPrompt},     {1, 384, 0, kPrompt},     {1, 192, 768, kPrompt},
           {3, 64, 128, kPrompt}};
-}
-
-MachineProbe calibration_probe(Backend& backend, const plan::Calibration& calibration) {
-  std::vector<OpPoint> streams;
-  for (const OpPoint& point : op_points()) {
-    if (point.group == plan::kStreamGroup) streams.push_back(point);
-  }
-  return [&backend, &calibration, streams](double working_set) {
-    const auto distance = [&](const OpPoint& point) {
-      return std::fabs(std::log(static_cast<double>(point.working_set) / working_set));
-    };
-    const OpPoint stream = *std::ranges::min_element(streams, {}, distance);
-    const RepeatOptions quick{
-        .repeats = 1, .max_dropped = 0, .allow_noise = true, .sample_seconds = 0.1};
-    plan::MachineState state = calibration.machine(working_set);
-    time_points(backend, {stream}, quick, [&](const TimedPoint& timed) {
-      const plan::KernelSample& now = timed.point.sample;
-      state.flops_per_second = now.flops_per_second;
-      state.dispatch_seconds = now.dispatch_seconds;
-      if (!timed.measured()) return;
-      const double there = calibration.bandwidth.at(now.working_set);
-      state.bandwidth *= now.work.bytes / now.seconds / there;
-    });
-    return state;
-  };
 }
 
 VerifyVerdict judge(const std::vector<VerifyRow>& rows) {

@@ -79,12 +79,8 @@ struct VerifyOptions {
 // Ten steps, none of which is a point of the calibration: decodes and prompts.
 std::vector<PassShape> default_verify_shapes();
 
-// The machine now, for one working set.
+// StateProbe::state, or a stand-in.
 using MachineProbe = std::function<plan::MachineState(double working_set)>;
-
-// Measures P and t0, and by the stream about the working set scales B(x) of the calibration. A
-// quarter of a second.
-MachineProbe calibration_probe(Backend& backend, const plan::Calibration& calibration);
 
 // Each step is measured between two probes, whose mean is the state that it is predicted in, and
 // again where the two differ. `on_row` as each is done. Throws as Engine::load and Engine::forward,

@@ -70,8 +70,9 @@ ordered_json to_json(const CalibrationPoint& point) {
           {"depth", sample.work.depth},
           {"run", sample.work.run},
           {"working_set", sample.working_set},
-          {"flops_per_second", sample.flops_per_second},
-          {"dispatch_seconds", sample.dispatch_seconds},
+          {"bandwidth", sample.machine.bandwidth},
+          {"flops_per_second", sample.machine.flops_per_second},
+          {"dispatch_seconds", sample.machine.dispatch_seconds},
           {"seconds", sample.seconds}};
 }
 
@@ -85,8 +86,8 @@ CalibrationPoint point_of(const ordered_json& json) {
                               .depth = json.at("depth"),
                               .run = json.at("run")},
                      .working_set = json.at("working_set"),
-                     .flops_per_second = json.at("flops_per_second"),
-                     .dispatch_seconds = json.at("dispatch_seconds"),
+                     .machine = {json.at("bandwidth"), json.at("flops_per_second"),
+                                 json.at("dispatch_seconds")},
                      .seconds = json.at("seconds")}};
 }
 
@@ -120,9 +121,9 @@ Calibration calibration_of(const ordered_json& json) {
   return calibration;
 }
 
-double median_of(const std::vector<CalibrationPoint>& points, double KernelSample::*field) {
+double median_of(const std::vector<CalibrationPoint>& points, double MachineState::*field) {
   std::vector<double> values;
-  for (const CalibrationPoint& point : points) values.push_back(point.sample.*field);
+  for (const CalibrationPoint& point : points) values.push_back(point.sample.machine.*field);
   std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
   return values[values.size() / 2];
 }
@@ -165,9 +166,9 @@ void Calibration::fit() {
   if (stream.empty()) return;
   std::ranges::sort(stream);
   bandwidth = Curve(stream);
-  flops_per_second = median_of(points, &KernelSample::flops_per_second);
-  dispatch_seconds = median_of(points, &KernelSample::dispatch_seconds);
-  for (const auto& [name, list] : samples) kernels[name] = fit_kernel(list, bandwidth);
+  flops_per_second = median_of(points, &MachineState::flops_per_second);
+  dispatch_seconds = median_of(points, &MachineState::dispatch_seconds);
+  for (const auto& [name, list] : samples) kernels[name] = fit_kernel(list);
 }
 
 const KernelModel& Calibration::kernel(const std::string& name) const {

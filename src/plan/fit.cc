@@ -48,15 +48,11 @@ std::vector<double> shares(const std::vector<double>& knots, double x) {
   return shares;
 }
 
-MachineState machine_at(const KernelSample& sample, const Curve& bandwidth) {
-  return {bandwidth.at(sample.working_set), sample.flops_per_second, sample.dispatch_seconds};
-}
-
 // One value of `overlap`. The unknowns: f at the row knots, g, w, 1 / e at the run knots, n.
 class KernelFit {
  public:
-  KernelFit(std::span<const KernelSample> samples, const Curve& bandwidth, double overlap)
-      : samples_(samples), bandwidth_(bandwidth), overlap_(overlap) {
+  KernelFit(std::span<const KernelSample> samples, double overlap)
+      : samples_(samples), overlap_(overlap) {
     std::vector<double> rows, runs;
     for (const KernelSample& sample : samples) {
       rows.push_back(sample.work.rows);
@@ -88,8 +84,7 @@ class KernelFit {
   double squared_error(const KernelModel& model) const {
     double sum = 0;
     for (const KernelSample& sample : samples_) {
-      const double error =
-          model.seconds(sample.work, machine_at(sample, bandwidth_)) / sample.seconds - 1;
+      const double error = model.seconds(sample.work, sample.machine) / sample.seconds - 1;
       sum += error * error;
     }
     return sum;
@@ -104,7 +99,7 @@ class KernelFit {
     for (const KernelSample& sample : samples_) {
       KernelWork alone = sample.work;
       alone.bytes = 0;
-      const MachineState machine = machine_at(sample, bandwidth_);
+      const MachineState machine = sample.machine;
       arithmetic.push_back(part.seconds(alone, machine) >= part.seconds(sample.work, machine));
     }
     return arithmetic;
@@ -115,7 +110,8 @@ class KernelFit {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       const KernelWork& work = samples_[i].work;
       const double larger = 1 / samples_[i].seconds, smaller = (1 - overlap_) * larger;
-      const double compute = (arithmetic[i] ? larger : smaller) / samples_[i].flops_per_second;
+      const double compute =
+          (arithmetic[i] ? larger : smaller) / samples_[i].machine.flops_per_second;
       const double memory = arithmetic[i] ? smaller : larger;
       for (const double share : shares(row_knots_, work.rows)) {
         a.push_back(share * work.flops * compute);
@@ -123,9 +119,9 @@ class KernelFit {
       a.push_back(work.inner_products() * compute);
       a.push_back(work.weight_rows() * compute);
       for (const double share : shares(run_knots_, work.run)) {
-        a.push_back(share * work.bytes / bandwidth_.at(samples_[i].working_set) * memory);
+        a.push_back(share * work.bytes / samples_[i].machine.bandwidth * memory);
       }
-      a.push_back(samples_[i].dispatch_seconds * larger);
+      a.push_back(samples_[i].machine.dispatch_seconds * larger);
     }
     const std::vector<double> ones(samples_.size(), 1.0);
     return model_of(non_negative_least_squares(a, ones));
@@ -144,17 +140,15 @@ class KernelFit {
   }
 
   std::span<const KernelSample> samples_;
-  const Curve& bandwidth_;
   double overlap_;
   std::vector<double> row_knots_, run_knots_;
 };
 
 // Of predicted / measured - 1, sorted by size.
-std::vector<double> sorted_errors(const KernelModel& model, std::span<const KernelSample> samples,
-                                  const Curve& bandwidth) {
+std::vector<double> sorted_errors(const KernelModel& model, std::span<const KernelSample> samples) {
   std::vector<double> errors;
   for (const KernelSample& sample : samples) {
-    const double predicted = model.seconds(sample.work, machine_at(sample, bandwidth));
+    const double predicted = model.seconds(sample.work, sample.machine);
     errors.push_back(std::fabs(predicted / sample.seconds - 1));
   }
   std::ranges::sort(errors);
@@ -195,19 +189,19 @@ std::vector<double> non_negative_least_squares(std::span<const double> a,
   return x;
 }
 
-KernelModel fit_kernel(std::span<const KernelSample> samples, const Curve& bandwidth) {
+KernelModel fit_kernel(std::span<const KernelSample> samples) {
   BALTORO_CHECK(!samples.empty(), "a fit without samples");
   KernelModel best;
   double best_error = std::numeric_limits<double>::infinity();
   for (const double overlap : kOverlaps) {
-    const KernelFit fit(samples, bandwidth, overlap);
+    const KernelFit fit(samples, overlap);
     const KernelModel model = fit.run();
     const double error = fit.squared_error(model);
     if (error >= best_error) continue;
     best_error = error;
     best = model;
   }
-  const std::vector<double> errors = sorted_errors(best, samples, bandwidth);
+  const std::vector<double> errors = sorted_errors(best, samples);
   best.median_error = errors[errors.size() / 2];
   best.p90_error = errors[errors.size() * 9 / 10];
   best.worst_error = errors.back();

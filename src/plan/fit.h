@@ -12,10 +12,9 @@ namespace baltoro::plan {
 struct KernelSample {
   std::string name;  // the point in words
   KernelWork work;
-  double working_set = 0;       // bytes
-  double flops_per_second = 0;  // P while it was measured
-  double dispatch_seconds = 0;  // t0
-  double seconds = 0;           // of one call
+  double working_set = 0;  // bytes
+  MachineState machine;    // while it was measured
+  double seconds = 0;      // of one call
 
   bool operator==(const KernelSample&) const = default;
 };
@@ -25,9 +24,9 @@ struct KernelSample {
 std::vector<double> non_negative_least_squares(std::span<const double> a,
                                                std::span<const double> b);
 
-// `bandwidth`: B(x). Least squares of the relative errors over constants that are not negative, for a few values of the
+// Least squares of the relative errors over constants that are not negative, for a few values of the
 // overlap, of which the best is taken. F and e bend at a few sizes (fit.cc), where there are samples.
 // Throws Error{kInternal} without samples.
-KernelModel fit_kernel(std::span<const KernelSample> samples, const Curve& bandwidth);
+KernelModel fit_kernel(std::span<const KernelSample> samples);
 
 }  // namespace baltoro::plan

@@ -31,6 +31,7 @@ struct MachineState {
   double bandwidth = 0;         // B(x) of the working set, bytes a second
   double flops_per_second = 0;  // P
   double dispatch_seconds = 0;  // t0
+  bool operator==(const MachineState&) const = default;
 };
 
 struct KernelModel {

@@ -45,15 +45,18 @@ Calibration small_calibration() {
   for (const double set : {64e6, 4e6}) {
     const double seconds = set > 32e6 ? 2e-4 : 1e-4;
     calibration.points.push_back(
-        {kStreamGroup, "linear bf16", {"s", {2e6, 2e6, 1, 1024, 2048}, set, 3e11, 1e-6, seconds}});
+        {kStreamGroup,
+         "linear bf16",
+         {"s", {2e6, 2e6, 1, 1024, 2048}, set, {1e10, 3e11, 1e-6}, seconds}});
   }
   for (const double rows : {1.0, 16.0}) {
     calibration.points.push_back(
         {"linear",
          "linear bf16",
-         {"l", {rows * 2e6, 2e6, rows, 1024, 2048}, 4e6, 3e11, 1e-6, rows * 1e-4}});
+         {"l", {rows * 2e6, 2e6, rows, 1024, 2048}, 4e6, {1e10, 3e11, 1e-6}, rows * 1e-4}});
   }
-  calibration.points.push_back({"embed", "embed", {"e", {0, 1e3, 1, 1, 0}, 4e6, 2e11, 2e-6, 1e-6}});
+  calibration.points.push_back(
+      {"embed", "embed", {"e", {0, 1e3, 1, 1, 0}, 4e6, {1e10, 2e11, 2e-6}, 1e-6}});
   calibration.fit();
   return calibration;
 }

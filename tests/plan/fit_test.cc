@@ -51,8 +51,9 @@ std::vector<KernelSample> samples_of(const KernelModel& model, double noise) {
           // The processors move now and then, and have busy neighbours.
           const double clock = samples.size() % 5 < 3 ? 1 : 0.8;
           const double dispatch = samples.size() % 3 == 0 ? 4e-6 : 1e-6;
-          const double seconds = model.seconds(work, machine_of(working_set, clock, dispatch));
-          samples.push_back({"", work, working_set, clock * 300e9, dispatch, seconds * (1 + off)});
+          const MachineState machine = machine_of(working_set, clock, dispatch);
+          const double seconds = model.seconds(work, machine);
+          samples.push_back({"", work, working_set, machine, seconds * (1 + off)});
         }
       }
     }
@@ -105,7 +106,7 @@ TEST(NonNegativeLeastSquares, DoesNotMindColumnsOfVeryDifferentSize) {
 
 TEST(FitKernel, ExactTimesGiveTheModelBack) {
   const std::vector<KernelSample> samples = samples_of(known_model(), 0);
-  const KernelModel fitted = fit_kernel(samples, kBandwidth);
+  const KernelModel fitted = fit_kernel(samples);
   EXPECT_EQ(fitted.overlap, 0.5);
   EXPECT_EQ(fitted.num_points, static_cast<int>(samples.size()));
   EXPECT_LT(fitted.worst_error, 0.01);
@@ -115,7 +116,7 @@ TEST(FitKernel, ExactTimesGiveTheModelBack) {
 
 TEST(FitKernel, NoisyTimesPredictShapesThatWereNotAmongThem) {
   const KernelModel known = known_model();
-  const KernelModel fitted = fit_kernel(samples_of(known, 0.05), kBandwidth);
+  const KernelModel fitted = fit_kernel(samples_of(known, 0.05));
   EXPECT_LT(fitted.median_error, 0.06);
   for (const double rows : {1.0, 3.0, 20.0}) {
     for (const double depth : {256.0, 768.0}) {
@@ -132,11 +133,10 @@ TEST(FitKernel, NoisyTimesPredictShapesThatWereNotAmongThem) {
 TEST(FitKernel, ErrorsAreThoseOfItsOwnPoints) {
   std::vector<KernelSample> samples = samples_of(known_model(), 0);
   samples[3].seconds *= 3;  // a disturbed one
-  const KernelModel fitted = fit_kernel(samples, kBandwidth);
+  const KernelModel fitted = fit_kernel(samples);
   double worst = 0;
   for (const KernelSample& s : samples) {
-    const double predicted = fitted.seconds(
-        s.work, MachineState{kBandwidth.at(s.working_set), s.flops_per_second, s.dispatch_seconds});
+    const double predicted = fitted.seconds(s.work, s.machine);
     worst = std::max(worst, std::fabs(predicted / s.seconds - 1));
   }
   EXPECT_DOUBLE_EQ(fitted.worst_error, worst);
@@ -148,9 +148,9 @@ TEST(FitKernel, ErrorsAreThoseOfItsOwnPoints) {
 TEST(FitKernel, BytesAloneNeedNoArithmetic) {
   std::vector<KernelSample> samples;
   for (const double bytes : {1e4, 1e6, 1e8}) {
-    samples.push_back({"", {.bytes = bytes}, 8e6, 300e9, 2e-6, 1e-6 + bytes / 50e9});
+    samples.push_back({"", {.bytes = bytes}, 8e6, machine_of(8e6), 1e-6 + bytes / 50e9});
   }
-  const KernelModel fitted = fit_kernel(samples, kBandwidth);
+  const KernelModel fitted = fit_kernel(samples);
   EXPECT_NEAR(fitted.bytes_per_byte.at(0), 2, 0.01);
   EXPECT_NEAR(fitted.launches, 0.5, 0.01);
 }
