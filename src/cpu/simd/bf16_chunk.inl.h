@@ -143,13 +143,18 @@ struct Bf16Reader {
   }
 };
 
-struct Mxfp4Reader {
-  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+// A row of codes and of the scales of its groups.
+struct ScaledRow {
   const std::uint8_t* data;
   const std::uint8_t* scales;
 
-  Mxfp4Reader(const MatmulArgs& a, std::int64_t n)
+  ScaledRow(const MatmulArgs& a, std::int64_t n)
       : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
+};
+
+struct Mxfp4Reader : ScaledRow {
+  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+  using ScaledRow::ScaledRow;
   Chunk whole(std::int64_t k) const {
     std::uint32_t four;
     __builtin_memcpy(&four, scales + k / kGroup, sizeof(four));
@@ -174,13 +179,10 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
 
 // MXINT8 codes have at most 8 significant bits, and so have their bf16 values; values below the
 // smallest normal bf16 become zero.
-struct Mxint8Reader {
+struct Mxint8Reader : ScaledRow {
   static constexpr LeafFormat kOrder = LeafFormat::kMxint8;
-  const std::uint8_t* data;
-  const std::uint8_t* scales;
+  using ScaledRow::ScaledRow;
 
-  Mxint8Reader(const MatmulArgs& a, std::int64_t n)
-      : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
   __m512i group(std::int64_t k) const {
     Int8Decoder values;
     values.decode(data + k, group_scale(scales[k / kGroup]));
