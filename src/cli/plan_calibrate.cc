@@ -12,9 +12,10 @@
 #include "cli/plan_commands.h"
 #include "cli/progress.h"
 #include "core/error.h"
-#include "core/suggest.h"
+#include "io/output_file.h"
 #include "measure/calibrate.h"
 #include "measure/machine.h"
+#include "plan/key_value.h"
 
 namespace baltoro::cli {
 namespace {
@@ -44,10 +45,24 @@ void check_groups(const std::vector<std::string>& groups) {
   const std::vector<std::string> known = calibration_groups();
   for (const std::string& group : groups) {
     if (std::ranges::find(known, group) != known.end()) continue;
-    const std::string near = nearest(group, known);
-    fail(ErrorCode::kUsage, "{}: no such group{}; the groups are {}", group,
-         near.empty() ? "" : fmt::format("; did you mean {}?", near), fmt::join(known, ", "));
+    plan::fail_unknown("", group, "group", known);
   }
+}
+
+// Where the calibration goes. Throws Error{kIo} where that cannot be written: before minutes of
+// measuring, not after them.
+std::filesystem::path output_path(const PlanCalibrateCommand& options,
+                                  const plan::CalibrationKey& key) {
+  std::filesystem::path file;
+  if (options.out) {
+    file = *options.out;
+  } else {
+    file = plan::default_calibration_path(key);
+    std::error_code ignored;  // the next line says it
+    std::filesystem::create_directories(file.parent_path(), ignored);
+  }
+  const OutputFile trial(file);
+  return file;
 }
 
 // The calibration to go on from: that of the file where it is of this machine, or an empty one.
@@ -204,8 +219,7 @@ int run(const PlanCalibrateCommand& options) {
   if (!options.isa.empty()) engine.isa = options.isa;
   const std::unique_ptr<Backend> backend = calibration_backend(engine);
   const plan::CalibrationKey key = calibration_key(*backend);
-  const std::filesystem::path file =
-      options.out ? std::filesystem::path(*options.out) : plan::default_calibration_path(key);
+  const std::filesystem::path file = output_path(options, key);
   plan::Calibration start = earlier(options, file, key);
   Dropped dropped;
   plan::Calibration calibration;

@@ -1,7 +1,6 @@
 // `baltoro plan verify`: predictions from the calibration against real steps of a model.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -99,10 +98,7 @@ std::vector<ComponentTime> components_of(const std::vector<VerifyRow>& rows, Ori
   for (const VerifyRow& row : rows) {
     if (!row.measured || row.shape.origin != origin) continue;
     for (const ComponentTime& component : row.components) {
-      auto found = std::ranges::find(sums, component.name, &ComponentTime::name);
-      if (found == sums.end()) found = sums.insert(found, {component.name, 0, 0});
-      found->predicted += component.predicted;
-      found->measured += component.measured;
+      add_component(sums, component.name, component.predicted, component.measured);
     }
   }
   return sums;

@@ -18,9 +18,6 @@ namespace {
 
 using F = WeightFormat;
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kCached = 8 * kMiB;    // beyond the private caches of a core
-constexpr std::int64_t kMemory = 256 * kMiB;  // beyond the shared ones
 constexpr Activation kSitu{ActivationKind::kSitu, 4, 25};
 
 const char* name_of(F format) {
@@ -207,36 +204,37 @@ void add_stream(Points& points) {
 void add_products(Points& points) {
   for (const F format : {F::kBf16, F::kMxfp4, F::kMxint8}) {
     for (const std::int64_t rows : {1, 2, 4, 8, 16, 64, 512}) {
-      points.linear(format, rows, 1024, 1024, kCached);
+      points.linear(format, rows, 1024, 1024, kCachedBytes);
     }
     for (const std::int64_t rows : {1, 8, 64, 512}) {
-      points.linear(format, rows, 256, 1024, kCached);
+      points.linear(format, rows, 256, 1024, kCachedBytes);
     }
     for (const std::int64_t cols : {256, 512, 1024, 2048, 4096}) {
-      points.linear(format, 1, cols, 2 * kMiB / cols, kMemory);
+      points.linear(format, 1, cols, 2 * kMiB / cols, kMemoryBytes);
     }
     for (const std::int64_t rows : {2, 4, 16, 64}) {
-      points.linear(format, rows, 1024, 2048, kMemory);
+      points.linear(format, rows, 1024, 2048, kMemoryBytes);
     }
-    points.linear(format, 2, 2048, 1024, kMemory);
-    points.linear(format, 4, 256, 4096, kMemory);
-    for (const std::int64_t rows : {2, 4, 16}) points.linear(format, rows, 256, 256, kCached);
-    points.linear(format, 1, 256, 128, kCached);
-    points.linear(format, 1, 128, 256, kCached);
+    points.linear(format, 2, 2048, 1024, kMemoryBytes);
+    points.linear(format, 4, 256, 4096, kMemoryBytes);
+    for (const std::int64_t rows : {2, 4, 16}) points.linear(format, rows, 256, 256, kCachedBytes);
+    points.linear(format, 1, 256, 128, kCachedBytes);
+    points.linear(format, 1, 128, 256, kCachedBytes);
   }
 }
 
 void add_ffn(Points& points) {
   for (const F format : {F::kBf16, F::kMxint8}) {
     for (const std::int64_t rows : {1, 4, 16, 64, 256}) {
-      points.glu(format, rows, 768, 768, kCached);
+      points.glu(format, rows, 768, 768, kCachedBytes);
     }
-    for (const std::int64_t rows : {1, 2, 8, 32}) points.glu(format, rows, 1024, 1536, kMemory);
+    for (const std::int64_t rows : {1, 2, 8, 32})
+      points.glu(format, rows, 1024, 1536, kMemoryBytes);
     for (const std::int64_t rows : {1, 2, 4, 16, 64}) {
-      points.glu(format, rows, 256, 256, kCached);
+      points.glu(format, rows, 256, 256, kCachedBytes);
     }
-    points.glu(format, 1, 256, 1024, kCached);
-    points.glu(format, 1, 256, 512, kMemory);
+    points.glu(format, 1, 256, 1024, kCachedBytes);
+    points.glu(format, 1, 256, 512, kMemoryBytes);
   }
   const Points::Moe large{64, 8, 512, 384}, little{16, 4, 128, 128};
   for (const F format : {F::kMxfp4, F::kMxint8, F::kBf16}) {
@@ -244,33 +242,33 @@ void add_ffn(Points& points) {
       points.experts(format, rows, {16, 8, 512, 384}, 24 * kMiB);
     }
     for (const std::int64_t rows : {1, 4, 16, 64, 256})
-      points.experts(format, rows, large, kMemory);
+      points.experts(format, rows, large, kMemoryBytes);
     for (const std::int64_t rows : {1, 2, 4, 16, 64, 512}) {
-      points.experts(format, rows, little, kCached);
+      points.experts(format, rows, little, kCachedBytes);
     }
   }
-  for (const std::int64_t rows : {1, 8, 64, 512}) points.route(rows, 1024, 64, 8, kCached);
-  for (const std::int64_t rows : {1, 4}) points.route(rows, 256, 16, 4, kCached);
-  points.route(64, 256, 16, 4, kCached);
-  points.route(1, 1024, 64, 8, kMemory);
-  points.route(1, 3584, 256, 8, kMemory);
+  for (const std::int64_t rows : {1, 8, 64, 512}) points.route(rows, 1024, 64, 8, kCachedBytes);
+  for (const std::int64_t rows : {1, 4}) points.route(rows, 256, 16, 4, kCachedBytes);
+  points.route(64, 256, 16, 4, kCachedBytes);
+  points.route(1, 1024, 64, 8, kMemoryBytes);
+  points.route(1, 3584, 256, 8, kMemoryBytes);
 }
 
 void add_rows(Points& points) {
-  for (const std::int64_t set : {kCached, kMemory}) {
+  for (const std::int64_t set : {kCachedBytes, kMemoryBytes}) {
     for (const int sources : {2, 5, 9}) points.mix(1, 1024, sources, true, set);
     for (const std::int64_t rows : {4, 64}) points.mix(rows, 1024, 5, true, set);
   }
-  points.mix(512, 1024, 2, true, kMemory);
-  points.mix(512, 1024, 9, true, kMemory);
-  points.mix(1, 256, 1, false, kCached);
-  points.mix(1, 256, 2, true, kCached);
-  points.mix(1, 256, 5, true, kCached);
-  points.mix(4, 256, 5, true, kCached);
-  points.mix(64, 256, 1, false, kCached);
-  points.mix(64, 256, 5, true, kCached);
-  points.mix(512, 512, 1, false, kMemory);
-  for (const std::int64_t rows : {1, 64, 512}) points.embed(rows, 1024, kMemory);
+  points.mix(512, 1024, 2, true, kMemoryBytes);
+  points.mix(512, 1024, 9, true, kMemoryBytes);
+  points.mix(1, 256, 1, false, kCachedBytes);
+  points.mix(1, 256, 2, true, kCachedBytes);
+  points.mix(1, 256, 5, true, kCachedBytes);
+  points.mix(4, 256, 5, true, kCachedBytes);
+  points.mix(64, 256, 1, false, kCachedBytes);
+  points.mix(64, 256, 5, true, kCachedBytes);
+  points.mix(512, 512, 1, false, kMemoryBytes);
+  for (const std::int64_t rows : {1, 64, 512}) points.embed(rows, 1024, kMemoryBytes);
 }
 
 }  // namespace

@@ -8,10 +8,6 @@
 namespace baltoro {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kCached = 8 * kMiB;
-constexpr std::int64_t kMemory = 256 * kMiB;  // beyond the shared ones
-
 // Sequences of equal length at equal depth.
 struct Batch {
   std::int64_t count = 1;
@@ -139,18 +135,20 @@ void add_sequence_points(std::vector<OpPoint>& list) {
   const auto kda = [&](std::int64_t heads, std::int64_t dim, const Batch& batch, std::int64_t set) {
     list.push_back(kda_point({heads, dim, dim, 4, false}, batch, set));
   };
-  for (const std::int64_t set : {kCached, kMemory}) {
+  for (const std::int64_t set : {kCachedBytes, kMemoryBytes}) {
     for (const std::int64_t count : {1, 4, 8}) kda(12, 128, {count, 1, 64}, set);
     kda(4, 64, {1, 1, 64}, set);
   }
-  kda(32, 128, {1, 1, 64}, kMemory);
-  kda(12, 128, {32, 1, 64}, kMemory);
-  for (const std::int64_t count : {2, 4, 16}) kda(4, 64, {count, 1, 64}, kCached);
+  kda(32, 128, {1, 1, 64}, kMemoryBytes);
+  kda(12, 128, {32, 1, 64}, kMemoryBytes);
+  for (const std::int64_t count : {2, 4, 16}) kda(4, 64, {count, 1, 64}, kCachedBytes);
   for (const std::int64_t rows : {16, 32, 64, 128, 512}) {
-    kda(12, 128, {1, rows, 0, Origin::kPrompt}, kMemory);
+    kda(12, 128, {1, rows, 0, Origin::kPrompt}, kMemoryBytes);
   }
-  for (const std::int64_t rows : {16, 64, 512}) kda(4, 64, {1, rows, 0, Origin::kPrompt}, kCached);
-  for (const std::int64_t rows : {32, 64}) kda(12, 128, {4, rows, 64, Origin::kPrompt}, kMemory);
+  for (const std::int64_t rows : {16, 64, 512})
+    kda(4, 64, {1, rows, 0, Origin::kPrompt}, kCachedBytes);
+  for (const std::int64_t rows : {32, 64})
+    kda(12, 128, {4, rows, 64, Origin::kPrompt}, kMemoryBytes);
 
   const auto mla = [&](const MlaShape& shape, const Batch& batch, std::int64_t set) {
     list.push_back(mla_point(shape, batch, set));
@@ -158,23 +156,23 @@ void add_sequence_points(std::vector<OpPoint>& list) {
   const MlaShape large{MlaKind::kLatent, 12, 12, 128, 64, 128, 256};
   const MlaShape little{MlaKind::kLatent, 4, 4, 64, 32, 64, 128};
   const MlaShape wide{MlaKind::kLatent, 32, 32, 128, 64, 128, 512};
-  for (const std::int64_t depth : {0, 500, 2000}) mla(large, {1, 1, depth}, kMemory);
-  for (const std::int64_t depth : {0, 1000}) mla(little, {1, 1, depth}, kCached);
-  mla(large, {4, 1, 500}, kMemory);
-  for (const std::int64_t count : {2, 8}) mla(little, {count, 1, 500}, kCached);
-  mla(wide, {1, 1, 1000}, kMemory);
+  for (const std::int64_t depth : {0, 500, 2000}) mla(large, {1, 1, depth}, kMemoryBytes);
+  for (const std::int64_t depth : {0, 1000}) mla(little, {1, 1, depth}, kCachedBytes);
+  mla(large, {4, 1, 500}, kMemoryBytes);
+  for (const std::int64_t count : {2, 8}) mla(little, {count, 1, 500}, kCachedBytes);
+  mla(wide, {1, 1, 1000}, kMemoryBytes);
   for (const std::int64_t rows : {16, 64, 256, 512}) {
-    mla(large, {1, rows, 0, Origin::kPrompt}, kMemory);
+    mla(large, {1, rows, 0, Origin::kPrompt}, kMemoryBytes);
   }
-  mla(large, {1, 64, 1024, Origin::kPrompt}, kMemory);
-  mla(large, {1, 256, 1024, Origin::kPrompt}, kMemory);
+  mla(large, {1, 64, 1024, Origin::kPrompt}, kMemoryBytes);
+  mla(large, {1, 256, 1024, Origin::kPrompt}, kMemoryBytes);
   for (const std::int64_t rows : {16, 64, 512}) {
-    mla(little, {1, rows, 0, Origin::kPrompt}, kCached);
+    mla(little, {1, rows, 0, Origin::kPrompt}, kCachedBytes);
   }
-  mla(little, {1, 256, 1024, Origin::kPrompt}, kCached);
-  mla(large, {4, 32, 64, Origin::kPrompt}, kMemory);
-  mla(little, {4, 32, 64, Origin::kPrompt}, kCached);
-  mla(wide, {1, 64, 256, Origin::kPrompt}, kMemory);
+  mla(little, {1, 256, 1024, Origin::kPrompt}, kCachedBytes);
+  mla(large, {4, 32, 64, Origin::kPrompt}, kMemoryBytes);
+  mla(little, {4, 32, 64, Origin::kPrompt}, kCachedBytes);
+  mla(wide, {1, 64, 256, Origin::kPrompt}, kMemoryBytes);
 }
 
 }  // namespace baltoro

@@ -14,6 +14,12 @@
 
 namespace baltoro {
 
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+// Working sets: beyond the private caches of a core, and beyond all caches (a larger one is no
+// slower).
+constexpr std::int64_t kCachedBytes = 8 * kMiB;
+constexpr std::int64_t kMemoryBytes = 256 * kMiB;
+
 // Of one backend, which outlives it. Throws Error{kOutOfMemory}.
 class RotatingMemory {
  public:

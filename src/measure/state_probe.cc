@@ -41,7 +41,6 @@ StateProbe::StateProbe(Backend& backend) : fixed_(backend), stream_(backend) {
 }
 
 double StateProbe::bandwidth(double working_set) {
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   constexpr std::int64_t kDepthOfStream = 1024, kOutputsOfStream = 512;  // 1 MiB of weights
   const auto mib = std::clamp<std::int64_t>(static_cast<std::int64_t>(working_set) / kMiB, 1,
                                             kMemoryBytes / kMiB);

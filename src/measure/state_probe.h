@@ -3,7 +3,6 @@
 // tells.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 
 #include "measure/rotating_memory.h"
@@ -11,9 +10,6 @@
 #include "plan/kernel.h"
 
 namespace baltoro {
-
-// A working set beyond all caches; a larger one is no slower.
-constexpr std::int64_t kMemoryBytes = std::int64_t{256} << 20;
 
 class StateProbe {
  public:

@@ -63,14 +63,6 @@ double seconds_of(const OpCall& call, const plan::Calibration& calibration,
   return calibration.kernel(kernel.kernel).seconds(kernel.work, machine);
 }
 
-void add_time(std::vector<ComponentTime>& components, const std::string& name, double predicted,
-              double measured) {
-  auto found = std::ranges::find(components, name, &ComponentTime::name);
-  if (found == components.end()) found = components.insert(found, {name, 0, 0});
-  found->predicted += predicted;
-  found->measured += measured;
-}
-
 class StepVerifier {
  public:
   StepVerifier(const VerifyOptions& options, const plan::Calibration& calibration,
@@ -127,10 +119,10 @@ class StepVerifier {
     for (std::size_t i = 0; i < calls.ops.size(); ++i) {
       const double measured = times.op_seconds(i);
       in_ops += measured;
-      add_time(row.components, calls.ops[i].op, seconds_of(calls.ops[i], calibration_, machine),
-               measured);
+      add_component(row.components, calls.ops[i].op,
+                    seconds_of(calls.ops[i], calibration_, machine), measured);
     }
-    add_time(row.components, kBetweenOps, 0, times.step_seconds() - in_ops);
+    add_component(row.components, kBetweenOps, 0, times.step_seconds() - in_ops);
   }
 
   const VerifyOptions& options_;
@@ -142,6 +134,14 @@ class StepVerifier {
 };
 
 }  // namespace
+
+void add_component(std::vector<ComponentTime>& components, const std::string& name,
+                   double predicted, double measured) {
+  auto found = std::ranges::find(components, name, &ComponentTime::name);
+  if (found == components.end()) found = components.insert(found, {name, 0, 0});
+  found->predicted += predicted;
+  found->measured += measured;
+}
 
 Prediction predict_step(const StepCalls& calls, const plan::Calibration& calibration,
                         const plan::MachineState& machine) {

@@ -30,6 +30,10 @@ struct ComponentTime {
 // The engine's own work around the ops, which is not predicted: nothing against the ops of a model.
 constexpr const char* kBetweenOps = "between ops";
 
+// Adds to the component of that name, behind the others where it is new.
+void add_component(std::vector<ComponentTime>& components, const std::string& name,
+                   double predicted, double measured);
+
 // One step of the engine.
 struct VerifyRow {
   PassShape shape;

@@ -218,8 +218,6 @@ void save_calibration(const Calibration& calibration, const path& file) {
                                  {"dispatch_seconds", calibration.dispatch_seconds},
                                  {"kernels", kernels},
                                  {"points", points}};
-  std::error_code error;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   write_text_file(file, document.dump(1) + "\n");
 }
 

@@ -59,7 +59,7 @@ std::string calibrate_command(const CalibrationKey& key);
 // $XDG_CACHE_HOME/baltoro/calibration-cpu-avx512bf16-2-bf16.json, ~/.cache where that is not set.
 std::filesystem::path default_calibration_path(const CalibrationKey& key);
 
-// Throws Error{kIo}. Makes the folder.
+// Throws Error{kIo}.
 void save_calibration(const Calibration& calibration, const std::filesystem::path& file);
 // Throws Error{kUsage} where there is no such file, or it is not a calibration of this version; both
 // say what to type.

@@ -22,7 +22,9 @@ class CalibrationFile : public ::testing::Test {
  protected:
   CalibrationFile()
       : dir_(std::filesystem::temp_directory_path() / ("calibration-" + std::to_string(getpid()))),
-        file_(dir_ / "sub" / "c.json") {}
+        file_(dir_ / "c.json") {
+    std::filesystem::create_directories(dir_);
+  }
   ~CalibrationFile() override { std::filesystem::remove_all(dir_); }
 
   std::string message_of(const CalibrationKey& now) const {
@@ -97,7 +99,6 @@ TEST_F(CalibrationFile, AnythingElseIsStaleAndTheMessageSaysWhatToType) {
 
 TEST_F(CalibrationFile, NoFileAndAnotherFile) {
   EXPECT_THAT(message_of(kKey), AllOf(HasSubstr("no calibration"), HasSubstr("plan calibrate")));
-  std::filesystem::create_directories(file_.parent_path());
   for (const char* text : {"", "{", "[1]", R"({"format": "baltoro calibration 0"})",
                            R"({"format": "baltoro calibration 1", "key": {}})"}) {
     std::ofstream(file_) << text;

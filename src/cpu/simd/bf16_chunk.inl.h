@@ -143,18 +143,13 @@ struct Bf16Reader {
   }
 };
 
-// A row of codes and of the scales of its groups.
-struct ScaledRow {
+struct Mxfp4Reader {
+  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
   const std::uint8_t* data;
   const std::uint8_t* scales;
 
-  ScaledRow(const MatmulArgs& a, std::int64_t n)
+  Mxfp4Reader(const MatmulArgs& a, std::int64_t n)
       : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
-};
-
-struct Mxfp4Reader : ScaledRow {
-  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
-  using ScaledRow::ScaledRow;
   Chunk whole(std::int64_t k) const {
     std::uint32_t four;
     __builtin_memcpy(&four, scales + k / kGroup, sizeof(four));
@@ -179,10 +174,13 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
 
 // MXINT8 codes have at most 8 significant bits, and so have their bf16 values; values below the
 // smallest normal bf16 become zero.
-struct Mxint8Reader : ScaledRow {
+struct Mxint8Reader {
   static constexpr LeafFormat kOrder = LeafFormat::kMxint8;
-  using ScaledRow::ScaledRow;
+  const std::uint8_t* data;
+  const std::uint8_t* scales;
 
+  Mxint8Reader(const MatmulArgs& a, std::int64_t n)
+      : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
   __m512i group(std::int64_t k) const {
     Int8Decoder values;
     values.decode(data + k, group_scale(scales[k / kGroup]));
