@@ -97,7 +97,7 @@ class Calibrator {
     total_ = static_cast<std::uint64_t>(std::ranges::count_if(points, [&](const OpPoint& point) {
       return std::ranges::find(groups, point.group) != groups.end();
     }));
-    for (const std::string& group : groups) measure(group, points);
+    for (const std::string& group : groups) measure_group(group, points);
   }
 
   const plan::Calibration& calibration() const { return calibration_; }
@@ -110,21 +110,28 @@ class Calibrator {
     return !(options_.resume && calibration_.has_group(group));
   }
 
-  void measure(const std::string& group, const std::vector<OpPoint>& all) {
+  // Whether there is a time.
+  bool measure(const OpPoint& point, std::vector<plan::CalibrationPoint>& times) {
+    const TimedPoint timed = timer_.time(point, options_.repeat);
+    dropped_.moved += timed.moved;
+    dropped_.samples += static_cast<int>(timed.samples.dropped.size());
+    if (timed.measured()) times.push_back(timed.point);
+    return timed.measured();
+  }
+
+  void measure_group(const std::string& group, const std::vector<OpPoint>& all) {
     std::vector<OpPoint> points;
     std::ranges::copy_if(all, std::back_inserter(points),
                          [&](const OpPoint& point) { return point.group == group; });
     std::vector<plan::CalibrationPoint> times;
+    std::vector<OpPoint> again;
     for (const OpPoint& point : points) {
-      const TimedPoint timed = timer_.time(point, options_.repeat);
-      dropped_.moved += timed.moved;
-      dropped_.samples += static_cast<int>(timed.samples.dropped.size());
-      if (timed.measured()) {
-        times.push_back(timed.point);
-      } else {
-        dropped_.points.push_back(group + " " + timed.point.sample.name);
-      }
+      if (!measure(point, times)) again.push_back(point);
       bar_.update(++done_, total_);
+    }
+    // A disturbance that a point did not outlast may be over now.
+    for (const OpPoint& point : again) {
+      if (!measure(point, times)) dropped_.points.push_back(group + " " + point.name);
     }
     calibration_.replace_group(group, std::move(times));
     calibration_.date = describe_machine().date;

@@ -79,7 +79,7 @@ TimedPoint PointTimer::time(const OpPoint& point, const RepeatOptions& options) 
     TimedPoint now = time_once(point, options);
     const plan::MachineState after = probe_.state(set);
     now.moved = timed.moved;
-    now.point.sample.machine = mean(before, after);
+    now.point.sample.machine = mean({before, after});
     timed = std::move(now);
     if (!states_differ(before, after)) break;
     ++timed.moved;

@@ -73,9 +73,15 @@ bool states_differ(const plan::MachineState& a, const plan::MachineState& b) {
          differ(a.dispatch_seconds, b.dispatch_seconds);
 }
 
-plan::MachineState mean(const plan::MachineState& a, const plan::MachineState& b) {
-  return {(a.bandwidth + b.bandwidth) / 2, (a.flops_per_second + b.flops_per_second) / 2,
-          (a.dispatch_seconds + b.dispatch_seconds) / 2};
+plan::MachineState mean(const std::vector<plan::MachineState>& states) {
+  plan::MachineState mean;
+  const auto count = static_cast<double>(states.size());
+  for (const plan::MachineState& state : states) {
+    mean.bandwidth += state.bandwidth / count;
+    mean.flops_per_second += state.flops_per_second / count;
+    mean.dispatch_seconds += state.dispatch_seconds / count;
+  }
+  return mean;
 }
 
 }  // namespace baltoro

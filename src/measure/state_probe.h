@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "measure/rotating_memory.h"
 #include "ops/backend.h"
@@ -29,6 +30,7 @@ class StateProbe {
 
 // Two states with a quantity that is not the same.
 bool states_differ(const plan::MachineState& a, const plan::MachineState& b);
-plan::MachineState mean(const plan::MachineState& a, const plan::MachineState& b);
+// Of at least one.
+plan::MachineState mean(const std::vector<plan::MachineState>& states);
 
 }  // namespace baltoro

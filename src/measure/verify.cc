@@ -15,10 +15,8 @@
 namespace baltoro {
 namespace {
 
-// Until a step is measured between two probes that find the machine in one state.
-constexpr int kAttempts = 6;
 // Generated tokens of a run: the first steps after a fork copy a page.
-constexpr std::int64_t kDecodeSteps = 8;
+constexpr int kDecodeSteps = 8;
 
 // Sums the durations of the ops of a step, whose order is always the same, and of whole steps.
 class StepTimes final : public TraceSink {
@@ -30,6 +28,11 @@ class StepTimes final : public TraceSink {
   }
   void add_wall(double seconds) { wall_ += seconds; }
   void clear() { *this = StepTimes(seconds_.size()); }
+  void add(const StepTimes& more) {
+    for (std::size_t i = 0; i < seconds_.size(); ++i) seconds_[i] += more.seconds_[i];
+    next_ += more.next_;
+    wall_ += more.wall_;
+  }
 
   // Means over the steps. Throw where the steps had other ops than those.
   double op_seconds(std::size_t op) const { return seconds_[op] / steps(); }
@@ -84,32 +87,49 @@ class StepVerifier {
     row.working_set = calls.working_set;
     row.as_calibrated =
         predict_step(calls, calibration_, calibration_.machine(calls.working_set)).seconds;
+    row.steps = shape.origin == Origin::kPrompt ? 1 : kDecodeSteps;
     ForwardBatch batch(engine_, shape.batch, shape.depth);
-    for (int attempt = 0; attempt < kAttempts && !row.measured; ++attempt) {
-      const plan::MachineState before = probe_(calls.working_set);
-      StepTimes times(calls.ops.size());
-      measure(batch, times, row);
+    StepTimes times(calls.ops.size());
+    std::vector<plan::MachineState> states;
+    const RepeatOptions& repeat = options_.repeat;
+    plan::MachineState before = probe_(calls.working_set);
+    for (int i = 0; i < repeat.repeats + repeat.max_dropped && !row.measured; ++i) {
+      StepTimes sample_times(calls.ops.size());
+      const Samples sample = measure(batch, shape, sample_times);
       const plan::MachineState after = probe_(calls.working_set);
-      row.measured = !states_differ(before, after) && !row.samples.gave_up;
-      row.moved += row.measured ? 0 : 1;
-      if (row.measured) predict(calls, times, mean(before, after), row);
+      if (sample.gave_up) {
+        row.samples.dropped.push_back(sample.dropped.front());
+      } else if (states_differ(before, after)) {
+        ++row.moved;
+      } else {
+        row.samples.kept.push_back(sample.kept.front());
+        states.push_back(mean({before, after}));
+        times.add(sample_times);
+      }
+      before = after;
+      row.measured = std::ssize(states) == repeat.repeats;
     }
+    if (row.measured) predict(calls, times, mean(states), row);
     return row;
   }
 
  private:
-  void measure(ForwardBatch& batch, StepTimes& times, VerifyRow& row) const {
-    const bool prompt = row.shape.origin == Origin::kPrompt;
+  // One sample, kept or dropped.
+  Samples measure(ForwardBatch& batch, const PassShape& shape, StepTimes& times) const {
     const Tracing tracing(times);
     bool warm = false;
     const auto run = [&] {
-      const double seconds = prompt ? batch.prefill(row.shape.tokens) : batch.decode(kDecodeSteps);
+      const double seconds = shape.origin == Origin::kPrompt ? batch.prefill(shape.tokens)
+                                                             : batch.decode(kDecodeSteps);
       if (!warm) times.clear();
       if (warm) times.add_wall(seconds);
       warm = true;
-      return prompt ? seconds : seconds / kDecodeSteps;
+      return seconds;
     };
-    row.samples = repeat(run, options_.repeat);
+    RepeatOptions one = options_.repeat;
+    one.repeats = 1;
+    one.max_dropped = 0;
+    return repeat(run, one);
   }
 
   void predict(const StepCalls& calls, const StepTimes& times, const plan::MachineState& machine,

@@ -41,11 +41,12 @@ struct VerifyRow {
   Prediction predicted;                   // with the state of the machine beside the step
   double as_calibrated = 0;               // seconds, with that of the calibration
   std::vector<ComponentTime> components;  // in order of first use
-  Samples samples;                        // of a step
-  int moved = 0;                          // measurements dropped: the machine changed meanwhile
+  Samples samples;                        // of a run of steps
+  int steps = 1;                          // of a run
+  int moved = 0;                          // samples dropped: the machine changed meanwhile
   bool measured = false;                  // else too many were dropped
 
-  double measured_seconds() const { return samples.seconds().median; }
+  double measured_seconds() const { return samples.seconds().median / steps; }
   // predicted / measured - 1
   double error() const { return predicted.seconds / measured_seconds() - 1; }
 };
@@ -86,8 +87,8 @@ std::vector<PassShape> default_verify_shapes();
 // StateProbe::state, or a stand-in.
 using MachineProbe = std::function<plan::MachineState(double working_set)>;
 
-// Each step is measured between two probes, whose mean is the state that it is predicted in, and
-// again where the two differ. `on_row` as each is done. Throws as Engine::load and Engine::forward,
+// Each sample of a step is taken between two probes and dropped where they differ; their mean over the
+// samples is the state that the step is predicted in. `on_row` as each step is done. Throws as Engine::load and Engine::forward,
 // and Error{kUsage} for a shape of more rows than one pass takes.
 void verify(const VerifyOptions& options, const plan::Calibration& calibration, Backend& types,
             const MachineProbe& probe, const std::function<void(const VerifyRow&)>& on_row);

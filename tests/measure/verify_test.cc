@@ -10,6 +10,7 @@
 #include "baltoro/session.h"
 #include "core/trace.h"
 #include "cpu/backend.h"
+#include "measure/state_probe.h"
 
 namespace baltoro {
 namespace {
@@ -149,12 +150,13 @@ TEST(Judge, TooFewStepsAreNoProof) {
 
 class Verify : public ::testing::Test {
  protected:
-  std::vector<VerifyRow> run(const MachineProbe& probe) {
+  std::vector<VerifyRow> run(const MachineProbe& probe, int max_dropped = 0) {
     VerifyOptions options;
     options.dir = kModel;
     options.engine.num_threads = 1;
     options.shapes = {{2, 1, 3, Origin::kGenerated}, {1, 5, 64, Origin::kPrompt}};
     options.repeat = kQuick;
+    options.repeat.max_dropped = max_dropped;
     plan::Calibration calibration = round_calibration(calls_of(options.shapes[0]));
     calibration.kernels.merge(round_calibration(calls_of(options.shapes[1])).kernels);
     std::vector<VerifyRow> rows;
@@ -179,12 +181,31 @@ TEST_F(Verify, ComponentsAddUpToTheStep) {
 
 TEST_F(Verify, AMachineThatChangesMeanwhileGivesNoRow) {
   int calls = 0;
-  for (const VerifyRow& row : run([&](double) {
-         return plan::MachineState{1e9, calls++ % 2 == 0 ? 1e9 : 0.5e9, 1e-6};
-       })) {
+  const auto probe = [&](double) {
+    return plan::MachineState{1e9, calls++ % 2 == 0 ? 1e9 : 0.5e9, 1e-6};
+  };
+  for (const VerifyRow& row : run(probe, 2)) {
     EXPECT_FALSE(row.measured);
-    EXPECT_GT(row.moved, 1);
+    EXPECT_EQ(row.moved, 3);
   }
+}
+
+TEST_F(Verify, ASampleIsTakenAgainAfterAChange) {
+  int calls = 0;
+  // Changes during the first sample of each step: probes 0 and 1, 3 and 4.
+  const auto probe = [&](double) {
+    return plan::MachineState{1e9, calls++ % 3 == 0 ? 1e9 : 0.5e9, 1e-6};
+  };
+  for (const VerifyRow& row : run(probe, 1)) {
+    EXPECT_TRUE(row.measured);
+    EXPECT_EQ(row.moved, 1);
+    EXPECT_EQ(row.samples.kept.size(), 1u);
+  }
+}
+
+TEST(States, AMeanOfSeveral) {
+  const plan::MachineState state = mean({{1, 2, 3}, {2, 4, 6}, {3, 6, 12}});
+  EXPECT_EQ(state, (plan::MachineState{2, 4, 7}));
 }
 
 TEST_F(Verify, MoreRowsThanAPassTakesAreRefused) {
