@@ -4,11 +4,12 @@
 
 add_library(baltoro_options INTERFACE)
 target_compile_options(baltoro_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -ffp-contract=off)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
 target_include_directories(baltoro_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 if(BALTORO_SANITIZE)
-  target_compile_options(baltoro_options INTERFACE -fsanitize=${BALTORO_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all)
+  target_compile_options(baltoro_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${BALTORO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(baltoro_options INTERFACE -fsanitize=${BALTORO_SANITIZE})
 endif()
 if(BALTORO_TRACE)

@@ -1,5 +1,5 @@
-// Owned host memory: move-only, 64-byte aligned, huge pages asked for where they help. Immutable
-// size.
+// Owned memory: of the host (64-byte aligned, huge pages asked for where they help), or of a device
+// that says how to release it. Move-only, immutable size.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,10 @@ class Buffer {
   Buffer() = default;
   // Throws Error{kOutOfMemory} naming `purpose` and the bytes asked for. The memory is zero-filled.
   Buffer(std::size_t bytes, const char* purpose);
+  // Takes over memory of a device.
+  using Release = void (*)(void* data, std::size_t bytes) noexcept;
+  Buffer(void* data, std::size_t bytes, Release release) noexcept
+      : data_(data), bytes_(bytes), release_(release) {}
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -29,6 +33,7 @@ class Buffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  Release release_ = nullptr;
 };
 
 }  // namespace baltoro

@@ -4,9 +4,13 @@
 
 namespace baltoro {
 
-std::unique_ptr<Backend> make_cuda_backend(int device, Activations /*activations*/) {
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   fail(ErrorCode::kUnsupported,
-       "device cuda:{}: this version of baltoro runs on the CPU only; use --device cpu", device);
+       "device cuda:{}: this binary was built without CUDA; build with `cmake --preset cuda`, or "
+       "use --device cpu",
+       options.device);
 }
+
+int num_cuda_devices() { return 0; }
 
 }  // namespace baltoro

@@ -34,7 +34,7 @@ std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
   }
   if (options.device == "reference") return make_reference_backend(options.activations);
   if (const auto index = cuda_index(options.device)) {
-    return make_cuda_backend(*index, options.activations);
+    return make_cuda_backend({.device = *index, .activations = options.activations});
   }
   fail(ErrorCode::kUsage, "device \"{}\" is unknown; use cpu, cuda, cuda:N or reference",
        options.device);

@@ -48,13 +48,22 @@ class CompareBackend final : public Backend {
   Activations activations() const override { return first_.activations(); }
   DType activation_dtype() const override { return first_.activation_dtype(); }
   DType cache_dtype() const override { return first_.cache_dtype(); }
+  bool uses_host_memory() const override { return first_.uses_host_memory(); }
   Buffer allocate(std::size_t bytes, const char* purpose) override {
     return first_.allocate(bytes, purpose);
+  }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    return first_.allocate_shared(bytes, purpose);
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     first_.copy(to, from, bytes);
   }
   void synchronize() override;
+  void clear(void* data, std::size_t bytes) override { first_.clear(data, bytes); }
+  Buffer expert_table(std::span<const ExpertWeights> experts) override {
+    return first_.expert_table(experts);
+  }
+  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override;
   void linear(const LinearArgs& args) override;

@@ -27,9 +27,16 @@ class CallRecorder final : public Backend {
   DType activation_dtype() const override { return types_.activation_dtype(); }
   DType cache_dtype() const override { return types_.cache_dtype(); }
   // Host memory that nobody touches.
+  bool uses_host_memory() const override { return true; }
   Buffer allocate(std::size_t bytes, const char* purpose) override { return {bytes, purpose}; }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    return {bytes, purpose};
+  }
   void copy(void*, const void*, std::size_t) override {}
+  void clear(void*, std::size_t) override {}
   void synchronize() override {}
+  Buffer expert_table(std::span<const ExpertWeights>) override { return {}; }
+  void run_pass(const BatchView&, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override { note("embed", -1, plan::kernel_call(types_, args)); }
   void linear(const LinearArgs& args) override { note("linear", args); }

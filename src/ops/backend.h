@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 
 #include "baltoro/types.h"
@@ -13,6 +15,8 @@
 
 namespace baltoro {
 
+struct BatchView;
+struct ExpertWeights;
 struct EmbedArgs;
 struct LinearArgs;
 struct MixNormArgs;
@@ -36,9 +40,25 @@ class Backend {
   // How the MLA cache is stored: kBf16 or kF32.
   virtual DType cache_dtype() const = 0;
 
+  // Whether ops read and write ordinary host memory; else weights, activations and state must come
+  // from allocate().
+  virtual bool uses_host_memory() const = 0;
+  // Zero-filled memory of the device.
   virtual Buffer allocate(std::size_t bytes, const char* purpose) = 0;
+  // Zero-filled host memory that ops reach as well. Results are there after synchronize().
+  virtual Buffer allocate_shared(std::size_t bytes, const char* purpose) = 0;
+  // Between memory of host and device in any direction. In order with the ops; host memory may be
+  // used again when the call returns.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void clear(void* data, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // What expert_mlp reads of a layer's experts in device memory, made once (ExpertMlpArgs::table);
+  // empty where it needs none.
+  virtual Buffer expert_table(std::span<const ExpertWeights> experts) = 0;
+  // Runs the ops of one pass over the batch. A device may record them and, for a later batch of the
+  // same form, repeat the record instead of calling `ops`: all that they read and write must then
+  // be at the same addresses. allocate() ends the validity of all records.
+  virtual void run_pass(const BatchView& batch, const std::function<void()>& ops) = 0;
 
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void linear(const LinearArgs& args) = 0;

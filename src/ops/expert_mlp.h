@@ -38,8 +38,9 @@ struct ExpertMlpArgs {
   const float* weights = nullptr;     // [M, top_k]
   int top_k = 0;
   std::span<const ExpertWeights>
-      experts;                 // indexed by expert id; those that `ids` names must be present
-  ExpertFeed* feed = nullptr;  // null: all experts are in memory
+      experts;                  // indexed by expert id; those that `ids` names must be present
+  const void* table = nullptr;  // Backend::expert_table of `experts`, or null
+  ExpertFeed* feed = nullptr;   // null: all experts are in memory
   Activation activation;
   TensorView out;  // [M, Z]
 };

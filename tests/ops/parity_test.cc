@@ -93,13 +93,22 @@ class FaultyBackend : public Backend {
   DType activation_dtype() const override { return inner_->activation_dtype(); }
   DType cache_dtype() const override { return inner_->cache_dtype(); }
   int num_threads() const override { return 1; }
+  bool uses_host_memory() const override { return inner_->uses_host_memory(); }
   Buffer allocate(std::size_t bytes, const char* purpose) override {
     return inner_->allocate(bytes, purpose);
+  }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    return inner_->allocate_shared(bytes, purpose);
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     inner_->copy(to, from, bytes);
   }
   void synchronize() override {}
+  void clear(void* data, std::size_t bytes) override { inner_->clear(data, bytes); }
+  Buffer expert_table(std::span<const ExpertWeights> experts) override {
+    return inner_->expert_table(experts);
+  }
+  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
   void embed(const EmbedArgs& args) override {
     inner_->embed(args);
     spoil(args.out);

@@ -25,13 +25,22 @@ class ReferenceBackend final : public Backend {
     return activations_ == Activations::kBf16 ? DType::kBf16 : DType::kF32;
   }
 
+  bool uses_host_memory() const override { return true; }
   Buffer allocate(std::size_t bytes, const char* purpose) override {
+    return Buffer(bytes, purpose);
+  }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
     return Buffer(bytes, purpose);
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void clear(void* data, std::size_t bytes) override {
+    if (bytes != 0) std::memset(data, 0, bytes);
+  }
   void synchronize() override {}
+  Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
+  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override { reference::embed(args, round_); }
   void linear(const LinearArgs& args) override { reference::linear(args, round_); }

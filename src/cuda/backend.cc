@@ -1,0 +1,125 @@
+// CudaBackend: every op of ops/backend.h on one NVIDIA GPU, in order on one stream.
+#include "cuda/backend.h"
+
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "cuda/context.h"
+#include "cuda/expert_table.h"
+#include "cuda/handle.h"
+#include "cuda/memory.h"
+#include "cuda/pass_graphs.h"
+#include "ops/head.h"
+
+namespace baltoro {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options)
+      : device_(cuda::open_device(options.device)),
+        name_(fmt::format("cuda:{}", device_.index)),
+        activations_(options.activations),
+        stream_(cuda::make_stream()),
+        stage_(stream_.get()),
+        graphs_(stream_.get()),
+        context_{device_, stream_.get(),      scratch_,
+                 stage_,  activation_dtype(), options.deterministic} {}
+
+  std::string_view name() const override { return name_; }
+  int num_threads() const override { return 1; }
+  Activations activations() const override { return activations_; }
+  DType activation_dtype() const override {
+    return activations_ == Activations::kBf16 ? DType::kBf16 : DType::kF32;
+  }
+  DType cache_dtype() const override { return activation_dtype(); }
+
+  bool uses_host_memory() const override { return false; }
+  Buffer allocate(std::size_t bytes, const char* purpose) override {
+    select();
+    graphs_.forget();
+    return cuda::device_buffer(bytes, purpose);
+  }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    select();
+    return cuda::pinned_buffer(bytes, purpose);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    select();
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
+    // A copy from pinned memory, or to the host, is still under way.
+    synchronize();
+  }
+  void clear(void* data, std::size_t bytes) override {
+    if (bytes == 0) return;
+    select();
+    cuda::check(cudaMemsetAsync(data, 0, bytes, stream_.get()), "clear device memory");
+  }
+  void synchronize() override {
+    cuda::check(cudaStreamSynchronize(stream_.get()), "finish the work on the device");
+  }
+  Buffer expert_table(std::span<const ExpertWeights> experts) override {
+    select();
+    return cuda::make_expert_table(experts, stream_.get());
+  }
+  void run_pass(const BatchView& batch, const std::function<void()>& ops) override {
+    select();
+    // What the recorded ops read of the batch is staged before they are recorded or repeated.
+    stage_.ints(batch.token_ids);
+    const cuda::DeviceBatch staged = stage_.batch(batch);
+    graphs_.run(batch, staged, ops);
+  }
+
+  void embed(const EmbedArgs& args) override { cuda::embed(context_, args); }
+  void linear(const LinearArgs& args) override { cuda::linear(context_, args); }
+  void mix_norm(const MixNormArgs& args) override { cuda::mix_norm(context_, args); }
+  void kda_mix(const KdaMixArgs& args) override { cuda::kda_mix(context_, args); }
+  void mla_prefill(const MlaArgs& args) override { cuda::mla_prefill(context_, args); }
+  void mla_decode(const MlaArgs& args) override { cuda::mla_decode(context_, args); }
+  void glu_mlp(const GluMlpArgs& args) override { cuda::glu_mlp(context_, args); }
+  void route(const RouteArgs& args) override { cuda::route(context_, args); }
+  void expert_mlp(const ExpertMlpArgs& args) override { cuda::expert_mlp(context_, args); }
+
+  void head(const HeadArgs& args) override {
+    const std::size_t bytes =
+        args.rows.size() * static_cast<std::size_t>(args.weight.rows) * sizeof(float);
+    if (bytes == 0) return;
+    select();
+    if (logits_.bytes() < bytes) logits_ = cuda::device_buffer(bytes, "logits");
+    HeadArgs on_device = args;
+    on_device.logits = logits_.f32();
+    cuda::head(context_, on_device);
+    copy(args.logits, logits_.data(), bytes);
+  }
+
+ private:
+  // The runtime's current device belongs to the thread, and any thread may call.
+  void select() const { cuda::check(cudaSetDevice(device_.index), "select the device"); }
+
+  cuda::DeviceInfo device_;
+  std::string name_;
+  Activations activations_;
+  cuda::Stream stream_;
+  cuda::Scratch scratch_;
+  cuda::BatchStage stage_;
+  cuda::PassGraphs graphs_;
+  cuda::Context context_;
+  Buffer logits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+int num_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+}  // namespace baltoro
