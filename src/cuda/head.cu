@@ -1,11 +1,55 @@
 #include "cuda/context.h"
 #include "cuda/launch.cuh"
+#include "cuda/product.h"
 #include "ops/head.h"
 
 namespace baltoro::cuda {
+namespace {
 
-void head(Context& /*context*/, const HeadArgs& /*args*/) {
-  unsupported("head", "not written yet");
+constexpr int kThreads = 256;
+
+__global__ void gather_rows(const std::uint8_t* x, const std::int32_t* rows, std::int64_t row_bytes,
+                            std::uint8_t* out) {
+  const std::int64_t from = rows[blockIdx.x] * row_bytes;
+  const std::int64_t to = blockIdx.x * row_bytes;
+  for (std::int64_t i = threadIdx.x; i < row_bytes; i += kThreads) out[to + i] = x[from + i];
+}
+
+bool consecutive(std::span<const std::int32_t> rows) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i] != rows[i - 1] + 1) return false;
+  }
+  return true;
+}
+
+// The chosen rows one after the other.
+const void* chosen_rows(Context& context, const HeadArgs& args) {
+  const auto* x = static_cast<const std::uint8_t*>(args.x.data);
+  const auto row_bytes = args.x.cols() * static_cast<std::int64_t>(dtype_bytes(context.activation));
+  if (consecutive(args.rows)) return x + args.rows[0] * row_bytes;
+  const auto count = static_cast<std::int64_t>(args.rows.size());
+  context.scratch.begin(Scratch::bytes_of<std::uint8_t>(count * row_bytes));
+  auto* gathered = context.scratch.take<std::uint8_t>(count * row_bytes);
+  const Launch how{.name = "head",
+                   .grid = dim3(static_cast<unsigned>(count)),
+                   .block = dim3(kThreads),
+                   .stream = context.stream};
+  launch(how, gather_rows, x, context.stage.ints(args.rows), row_bytes, gathered);
+  return gathered;
+}
+
+}  // namespace
+
+void head(Context& context, const HeadArgs& args) {
+  const Product product{.x = chosen_rows(context, args),
+                        .rows = static_cast<std::int64_t>(args.rows.size()),
+                        .cols = args.x.cols(),
+                        .outputs = {{args.weight, args.logits}},
+                        .num_outputs = 1,
+                        .finish = Finish::kLogits,
+                        .add = nullptr,
+                        .activation = {}};
+  multiply(context, product);
 }
 
 }  // namespace baltoro::cuda
