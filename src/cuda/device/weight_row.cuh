@@ -48,7 +48,8 @@ __device__ __forceinline__ float weight_at(const WeightView& w, std::int64_t row
     case WeightFormat::kF16:
       return __half2float(static_cast<const __half*>(w.data)[i]);
     case WeightFormat::kMxint8:
-      return static_cast<float>(static_cast<const std::int8_t*>(w.data)[i]) *
+      // An element counts in 64ths of the scale.
+      return 0x1p-6f * static_cast<float>(static_cast<const std::int8_t*>(w.data)[i]) *
              e8m0_to_f32(w.scales[row * (w.cols / kMxGroup) + col / kMxGroup]);
     case WeightFormat::kMxfp4: {
       const std::uint8_t pair = static_cast<const std::uint8_t*>(w.data)[i / 2];
