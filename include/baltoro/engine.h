@@ -33,6 +33,9 @@ struct EngineOptions {
   // Bytes that the process may take, the page cache of its weights included. Absent: what is free
   // within the container's limit, less a tenth of it but at most 4 GiB.
   std::optional<std::uint64_t> memory_limit = std::nullopt;
+  // On a GPU: a row's bits do not depend on the rows beside it, at some cost in speed
+  // (docs/numerics.md). On the CPU this always holds.
+  bool deterministic = false;
   // Rows of one pass; a multiple of 64. Longer prompts take several passes.
   std::int64_t max_batch_rows = 512;
   // Called with bytes done and bytes in all while weights are read.

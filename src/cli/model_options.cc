@@ -39,6 +39,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
              "0 is all physical cores within the container's limit",
              {.min = 0, .max = kMaxThreads});
   add_latent_norm_eps(app, options.latent_norm_eps);
+  app.add_flag("--deterministic", options.deterministic,
+               "On a GPU: bits of a row do not depend on its batch; slower. On the CPU always so");
   app.add_flag("--progress", options.progress, "Show progress bars though stderr is no terminal");
 }
 
@@ -65,6 +67,7 @@ EngineOptions engine_options(const ModelOptions& options) {
                 : options.load == "map" ? LoadMode::kMap
                                         : LoadMode::kAuto;
   engine.memory_limit = options.memory;
+  engine.deterministic = options.deterministic;
   return engine;
 }
 

@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string device = "cpu";
   std::string activations = "bf16";
   std::string isa;  // empty: the best
+  bool deterministic = false;
   std::string load = "auto";
   std::optional<std::uint64_t> memory;  // absent: auto
   std::optional<float> latent_norm_eps;

@@ -40,6 +40,7 @@ class CpuBackend final : public Backend {
     if (bytes != 0) std::memset(data, 0, bytes);
   }
   void synchronize() override {}
+  std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
   Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
   void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
 

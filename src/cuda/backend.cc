@@ -49,8 +49,8 @@ class CudaBackend final : public Backend {
     if (bytes == 0) return;
     select();
     cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
-    // A copy from pinned memory, or to the host, is still under way.
-    synchronize();
+    // With host memory the copy may still be under way.
+    if (!cuda::on_device(to) || !cuda::on_device(from)) synchronize();
   }
   void clear(void* data, std::size_t bytes) override {
     if (bytes == 0) return;
@@ -59,6 +59,12 @@ class CudaBackend final : public Backend {
   }
   void synchronize() override {
     cuda::check(cudaStreamSynchronize(stream_.get()), "finish the work on the device");
+  }
+  std::optional<std::uint64_t> free_memory() const override {
+    select();
+    std::size_t free_bytes = 0, total_bytes = 0;
+    cuda::check(cudaMemGetInfo(&free_bytes, &total_bytes), "ask for the free device memory");
+    return free_bytes;
   }
   Buffer expert_table(std::span<const ExpertWeights> experts) override {
     select();

@@ -44,4 +44,10 @@ Buffer pinned_buffer(std::size_t bytes, const char* purpose) {
   return buffer;
 }
 
+bool on_device(const void* address) {
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, address), "ask where memory is");
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
 }  // namespace baltoro::cuda

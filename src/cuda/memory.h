@@ -14,4 +14,7 @@ Buffer device_buffer(std::size_t bytes, const char* purpose);
 // Zero-filled, page-locked host memory that the device reads and writes at the same address.
 Buffer pinned_buffer(std::size_t bytes, const char* purpose);
 
+// Whether the address is of device memory.
+bool on_device(const void* address);
+
 }  // namespace baltoro::cuda

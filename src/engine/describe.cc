@@ -18,7 +18,7 @@ struct Tally {
     for (const WeightView& view : views) add(view);
   }
   // Vectors are f32 copies in memory, whatever the file holds.
-  void add(const std::vector<float>& vector) {
+  void add(const WeightVector& vector) {
     params += static_cast<std::int64_t>(vector.size());
     bytes += static_cast<std::int64_t>(vector.size() * sizeof(float));
   }

@@ -2,6 +2,7 @@
 #include "baltoro/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "engine/session_impl.h"
 #include "io/file_reader.h"
 #include "model/loader.h"
+#include "model/place_weights.h"
 
 namespace baltoro {
 namespace {
@@ -90,10 +92,39 @@ LoadOptions load_options(const EngineOptions& options, const ModelConfig& config
   LoadOptions how;
   how.mode = options.load;
   how.memory_limit = options.memory_limit;
+  if (!backend.uses_host_memory()) {
+    // The files are mapped, and from there the weights go to the device.
+    how.mode = LoadMode::kMap;
+    how.memory_limit = std::numeric_limits<std::uint64_t>::max();
+  }
   how.working_bytes = workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
                       scratch_bytes(config, options.max_batch_rows);
   how.progress = options.progress;
   return how;
+}
+
+double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
+
+// Weights into the memory of a backend that does not use that of the host. All or nothing.
+std::vector<Buffer> place_on_device(const std::filesystem::path& dir, const EngineOptions& options,
+                                    Backend& backend, LoadedModel& loaded) {
+  if (backend.uses_host_memory()) return {};
+  MemoryPlan& plan = loaded.plan;
+  plan.copies = true;
+  plan.resident = placed_bytes(loaded.weights);
+  plan.minimum = plan.working + plan.resident;
+  const std::uint64_t free_bytes = backend.free_memory().value_or(0);
+  plan.limit = std::min(free_bytes, options.memory_limit.value_or(free_bytes));
+  if (plan.minimum > plan.limit) {
+    fail(
+        ErrorCode::kDoesNotFit,
+        "{}: {:.2f} GiB of memory are needed on {} (weights {:.2f}, activations and state {:.2f}), "
+        "the limit is {:.2f} GiB ({:.2f} are free); use --device cpu, which reads what does not "
+        "fit from the files",
+        dir.string(), gib(plan.minimum), options.device, gib(plan.resident), gib(plan.working),
+        gib(plan.limit), gib(free_bytes));
+  }
+  return place_weights(backend, loaded.weights, options.progress);
 }
 
 void report_unused(const std::filesystem::path& dir, const BindReport& report) {
@@ -109,13 +140,15 @@ void report_unused(const std::filesystem::path& dir, const BindReport& report) {
 
 }  // namespace
 
-Engine::Impl::Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows)
-    : store(std::move(loaded.store)),
+Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
+                   std::unique_ptr<Backend> chosen, std::int64_t max_rows)
+    : backend(std::move(chosen)),
+      store(std::move(loaded.store)),
+      placed(std::move(on_device)),
       model(std::move(loaded.config), std::move(loaded.weights)),
       mapped(loaded.plan.all_resident()
                  ? nullptr
                  : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
-      backend(std::move(chosen)),
       state(*backend, model.config()),
       pool(state),
       workspace(*backend, model.config(), max_rows),
@@ -146,7 +179,9 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
   const LoadOptions how = load_options(options, read_config, *backend);
   LoadedModel loaded = load_model(dir, std::move(read_config), how);
   report_unused(dir, loaded.report);
-  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(backend), options.max_batch_rows);
+  std::vector<Buffer> placed = place_on_device(dir, options, *backend, loaded);
+  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(placed), std::move(backend),
+                                     options.max_batch_rows);
   const ModelConfig& config = impl->model.config();
   EngineInfo& info = impl->info;
   info.fingerprint =

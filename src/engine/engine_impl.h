@@ -29,7 +29,9 @@ struct ItemProgress {
 };
 
 struct Engine::Impl {
-  Impl(LoadedModel loaded, std::unique_ptr<Backend> chosen, std::int64_t max_rows);
+  // `on_device`: the memory of weights that were placed on the backend.
+  Impl(LoadedModel loaded, std::vector<Buffer> on_device, std::unique_ptr<Backend> chosen,
+       std::int64_t max_rows);
 
   // The state that a plan allows for: a sequence of 2,048 tokens.
   static std::uint64_t planned_state_bytes(const SequenceState& state);
@@ -37,11 +39,12 @@ struct Engine::Impl {
   // Runs the items to their ends. The mutex is held.
   void forward(std::span<BatchItem> items);
 
-  std::mutex mutex;                          // guards everything below but `model` and `info`
-  const std::unique_ptr<WeightStore> store;  // owns what the model's weights view
+  std::mutex mutex;  // guards everything below but `model` and `info`
+  std::unique_ptr<Backend> backend;
+  const std::unique_ptr<WeightStore> store;  // owns what the model's weights view;
+  const std::vector<Buffer> placed;          // on a device this does
   const Model model;
   const std::unique_ptr<MappedWeights> mapped;  // null: all weights stay in memory
-  std::unique_ptr<Backend> backend;
   SequenceState state;
   StatePool pool;
   Workspace workspace;

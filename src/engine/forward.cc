@@ -110,6 +110,7 @@ void Engine::Impl::run_pass() {
   const BatchView batch{token_ids_, sequences_};
   yield_to_state();
   const ConstTensorView normed = model.forward(*backend, batch, state, workspace, mapped.get());
+  backend->synchronize();
   last_rows_.clear();
   finished_.clear();
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -164,7 +165,7 @@ bool Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
 
 bool Engine::Impl::check_finite(ItemProgress& p, const SequenceRows& rows,
                                 std::span<const float> logits) {
-  const std::int32_t* bad = workspace.first_bad.i32() + rows.first_row;
+  const std::int32_t* bad = workspace.first_bad() + rows.first_row;
   std::int32_t first_tag = -1;
   for (std::int64_t r = 0; r < rows.num_rows; ++r) {
     if (bad[r] >= 0 && (first_tag < 0 || bad[r] < first_tag)) first_tag = bad[r];

@@ -34,7 +34,9 @@ std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
   }
   if (options.device == "reference") return make_reference_backend(options.activations);
   if (const auto index = cuda_index(options.device)) {
-    return make_cuda_backend({.device = *index, .activations = options.activations});
+    return make_cuda_backend({.device = *index,
+                              .activations = options.activations,
+                              .deterministic = options.deterministic});
   }
   fail(ErrorCode::kUsage, "device \"{}\" is unknown; use cpu, cuda, cuda:N or reference",
        options.device);

@@ -130,17 +130,36 @@ void check_tokens(std::span<const TokenId> tokens, std::int64_t vocab_size,
 // Rows of a page beyond the last token may hold another session's text: zeros stand for them.
 void write_pages(Writer& writer, const Timeline& timeline) {
   SequenceState& state = timeline.pool().state();
-  std::vector<std::byte> zeros;
+  std::vector<std::byte> image;
   std::int64_t rows_left = timeline.position();
   for (std::int32_t page : timeline.pages) {
     const auto rows = static_cast<std::size_t>(std::min(rows_left, kBlockTokens));
     for (std::span<std::byte> part : state.page_parts(page)) {
-      const std::size_t used = part.size() / static_cast<std::size_t>(kBlockTokens) * rows;
-      zeros.resize(part.size() - used);
-      writer.write(part.first(used));
-      writer.write(zeros);
+      image.assign(part.size(), std::byte{0});
+      state.fetch(part.first(part.size() / static_cast<std::size_t>(kBlockTokens) * rows),
+                  image.data());
+      writer.write(image);
     }
     rows_left -= kBlockTokens;
+  }
+}
+
+void write_slot(Writer& writer, SequenceState& state, std::int32_t slot) {
+  std::vector<std::byte> image;
+  for (std::span<std::byte> part : state.slot_parts(slot)) {
+    image.resize(part.size());
+    state.fetch(part, image.data());
+    writer.write(image);
+  }
+}
+
+void read_parts(Reader& reader, SequenceState& state,
+                const std::vector<std::span<std::byte>>& parts) {
+  std::vector<std::byte> image;
+  for (std::span<std::byte> part : parts) {
+    image.resize(part.size());
+    reader.read(image);
+    state.store(image, part.data());
   }
 }
 
@@ -167,10 +186,8 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   writer.write(std::as_bytes(std::span(&header, 1)));
   writer.write(std::as_bytes(std::span(timeline.tokens)));
   writer.write(std::as_bytes(std::span(timeline.logits)));
-  for (std::span<std::byte> part : state.slot_parts(timeline.live_slot)) writer.write(part);
-  if (timeline.needs_boundary()) {
-    for (std::span<std::byte> part : state.slot_parts(timeline.boundary_slot)) writer.write(part);
-  }
+  write_slot(writer, state, timeline.live_slot);
+  if (timeline.needs_boundary()) write_slot(writer, state, timeline.boundary_slot);
   write_pages(writer, timeline);
   writer.finish();
 }
@@ -195,13 +212,13 @@ std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& in
   check_tokens(timeline->tokens, info.vocab_size, file);
   timeline->own_pages(0, timeline->position());
   SequenceState& state = pool.state();
-  for (std::span<std::byte> part : state.slot_parts(timeline->live_slot)) reader.read(part);
+  read_parts(reader, state, state.slot_parts(timeline->live_slot));
   if (timeline->needs_boundary()) {
     timeline->make_boundary_slot();
-    for (std::span<std::byte> part : state.slot_parts(timeline->boundary_slot)) reader.read(part);
+    read_parts(reader, state, state.slot_parts(timeline->boundary_slot));
   }
   for (std::int32_t page : timeline->pages) {
-    for (std::span<std::byte> part : state.page_parts(page)) reader.read(part);
+    read_parts(reader, state, state.page_parts(page));
   }
   const std::uint32_t computed = reader.crc();
   std::uint32_t stored = 0;

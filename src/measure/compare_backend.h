@@ -60,6 +60,7 @@ class CompareBackend final : public Backend {
   }
   void synchronize() override;
   void clear(void* data, std::size_t bytes) override { first_.clear(data, bytes); }
+  std::optional<std::uint64_t> free_memory() const override { return first_.free_memory(); }
   Buffer expert_table(std::span<const ExpertWeights> experts) override {
     return first_.expert_table(experts);
   }

@@ -35,6 +35,7 @@ class CallRecorder final : public Backend {
   void copy(void*, const void*, std::size_t) override {}
   void clear(void*, std::size_t) override {}
   void synchronize() override {}
+  std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
   Buffer expert_table(std::span<const ExpertWeights>) override { return {}; }
   void run_pass(const BatchView&, const std::function<void()>& ops) override { ops(); }
 

@@ -50,6 +50,7 @@ void routed_experts(LayerContext& context, const MoeWeights& weights, const Cons
                                .weights = ws.expert_weights.f32(),
                                .top_k = static_cast<int>(moe.experts_per_token),
                                .experts = weights.experts,
+                               .table = weights.expert_table,
                                .feed = context.mapped,
                                .activation = context.config.activation,
                                .out = sum});

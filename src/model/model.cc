@@ -15,6 +15,18 @@ Model::Model(ModelConfig config, ModelWeights weights)
 
 ConstTensorView Model::forward(Backend& backend, const BatchView& batch, SequenceState& state,
                                Workspace& workspace, MappedWeights* mapped) const {
+  workspace.begin_pass();
+  const auto ops = [&] { run_layers(backend, batch, state, workspace, mapped); };
+  if (mapped != nullptr) {
+    ops();  // reads the files as it goes: nothing that could be repeated without it
+  } else {
+    backend.run_pass(batch, ops);
+  }
+  return workspace.normed.view(batch.num_rows(), config_.hidden_size);
+}
+
+void Model::run_layers(Backend& backend, const BatchView& batch, SequenceState& state,
+                       Workspace& workspace, MappedWeights* mapped) const {
   ResidualStream stream(backend, config_, workspace, batch.num_rows());
   embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
 
@@ -27,7 +39,7 @@ ConstTensorView Model::forward(Backend& backend, const BatchView& batch, Sequenc
 
   const AttnResWeights* output_mix =
       weights_.output_attn_res ? &*weights_.output_attn_res : nullptr;
-  return stream.finish(output_mix, weights_.final_norm);
+  stream.finish(output_mix, weights_.final_norm);
 }
 
 void Model::logits(Backend& backend, const ConstTensorView& normed,

@@ -38,6 +38,9 @@ class Model {
   std::string describe_bad_tag(std::int32_t tag) const;
 
  private:
+  void run_layers(Backend& backend, const BatchView& batch, SequenceState& state,
+                  Workspace& workspace, MappedWeights* mapped) const;
+
   ModelConfig config_;
   ModelWeights weights_;
 };

@@ -21,7 +21,6 @@ ResidualStream::ResidualStream(Backend& backend, const ModelConfig& config, Work
                                std::int64_t rows)
     : backend_(backend), config_(config), workspace_(workspace), rows_(rows) {
   workspace.bank.clear();
-  std::fill_n(workspace.first_bad.i32(), rows, -1);
   prefix_ = take_buffer();
 }
 
@@ -56,7 +55,7 @@ ConstTensorView ResidualStream::mix_and_norm(const AttnResWeights* mix,
   args.mix_eps = config_.rms_norm_eps;
   args.norm_eps = config_.rms_norm_eps;
   args.out = workspace_.normed.view(rows_, config_.hidden_size);
-  args.first_bad = workspace_.first_bad.i32();
+  args.first_bad = workspace_.first_bad();
   args.bad_tag = static_cast<std::int32_t>(sublayer_);
   mix_norm(backend_, args);
   return args.out;

@@ -24,7 +24,7 @@ class ResidualStream {
   // Buffers that a pass needs: all banked sources, the prefix and one sub-layer output.
   static int num_buffers(const ModelConfig& config);
 
-  // Starts a pass: empties Workspace::bank and clears Workspace::first_bad.
+  // Starts a pass: empties Workspace::bank.
   ResidualStream(Backend& backend, const ModelConfig& config, Workspace& workspace,
                  std::int64_t rows);
 

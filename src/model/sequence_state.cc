@@ -1,7 +1,5 @@
 #include "model/sequence_state.h"
 
-#include <cstring>
-
 #include "core/error.h"
 
 namespace baltoro {
@@ -85,7 +83,7 @@ MlaCache SequenceState::mla(int layer) {
 }
 
 void SequenceState::clear_slot(std::int32_t slot) {
-  for (std::span<std::byte> part : slot_parts(slot)) std::memset(part.data(), 0, part.size());
+  for (std::span<std::byte> part : slot_parts(slot)) backend_.clear(part.data(), part.size());
 }
 
 void SequenceState::copy_slot(std::int32_t to, std::int32_t from) {

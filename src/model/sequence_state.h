@@ -42,9 +42,16 @@ class SequenceState {
   // Bytes of one slot and of one page over all layers.
   std::size_t slot_bytes() const noexcept;
   std::size_t page_bytes() const noexcept;
-  // All layers' parts of one slot or page, in layer order, for saving and restoring.
+  // All layers' parts of one slot or page, in layer order and in the backend's memory, for
+  // saving and restoring with fetch() and store().
   std::vector<std::span<std::byte>> slot_parts(std::int32_t slot);
   std::vector<std::span<std::byte>> page_parts(std::int32_t page);
+  void fetch(std::span<const std::byte> part, std::byte* to) {
+    backend_.copy(to, part.data(), part.size());
+  }
+  void store(std::span<const std::byte> from, std::byte* part) {
+    backend_.copy(part, from.data(), from.size());
+  }
 
  private:
   // One array of `item_bytes`-sized items, one item a slot or page.

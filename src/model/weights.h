@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "model/weight_vector.h"
 #include "ops/expert_mlp.h"
 
 namespace baltoro {
@@ -38,56 +39,57 @@ struct GluWeights {
 };
 
 struct KdaWeights {
-  WeightView q_proj;           // [H*Dk, D]
-  WeightView k_proj;           // [H*Dk, D]
-  WeightView v_proj;           // [H*Dv, D]
-  std::vector<float> q_conv;   // [H*Dk, W], tap W-1 meets the current token
-  std::vector<float> k_conv;   // [H*Dk, W]
-  std::vector<float> v_conv;   // [H*Dv, W]
-  WeightView f_a_proj;         // [decay_rank, D]
-  WeightView f_b_proj;         // [H*Dk, decay_rank]; [H, decay_rank] with one decay a head
-  WeightView b_proj;           // [H, D]
-  std::vector<float> a_log;    // [H], padding dropped
-  std::vector<float> dt_bias;  // [H*Dk]; [H] with one decay a head
+  WeightView q_proj;     // [H*Dk, D]
+  WeightView k_proj;     // [H*Dk, D]
+  WeightView v_proj;     // [H*Dv, D]
+  WeightVector q_conv;   // [H*Dk, W], tap W-1 meets the current token
+  WeightVector k_conv;   // [H*Dk, W]
+  WeightVector v_conv;   // [H*Dv, W]
+  WeightView f_a_proj;   // [decay_rank, D]
+  WeightView f_b_proj;   // [H*Dk, decay_rank]; [H, decay_rank] with one decay a head
+  WeightView b_proj;     // [H, D]
+  WeightVector a_log;    // [H], padding dropped
+  WeightVector dt_bias;  // [H*Dk]; [H] with one decay a head
   GateWeights gate;
-  std::vector<float> o_norm;  // [Dv], shared by the heads
-  WeightView o_proj;          // [D, H*Dv]
+  WeightVector o_norm;  // [Dv], shared by the heads
+  WeightView o_proj;    // [D, H*Dv]
 };
 
 struct MlaWeights {
-  WeightView q_proj;             // [H*(Dn+Dr), D]; empty with q-LoRA
-  WeightView q_a_proj;           // [Cq, D]
-  std::vector<float> q_a_norm;   // [Cq]
-  WeightView q_b_proj;           // [H*(Dn+Dr), Cq]
-  WeightView kv_a_proj;          // [Ckv+Dr, D]; empty for kGqa
-  std::vector<float> kv_a_norm;  // [Ckv]
-  WeightView kv_b_proj;          // [H*(Dn+Dv), Ckv], per head K rows then V rows; kMqa [H*Dv, Ckv]
-  WeightView k_proj;             // kGqa: [G*Dn, D]
-  WeightView v_proj;             // kGqa: [G*Dv, D]
+  WeightView q_proj;       // [H*(Dn+Dr), D]; empty with q-LoRA
+  WeightView q_a_proj;     // [Cq, D]
+  WeightVector q_a_norm;   // [Cq]
+  WeightView q_b_proj;     // [H*(Dn+Dr), Cq]
+  WeightView kv_a_proj;    // [Ckv+Dr, D]; empty for kGqa
+  WeightVector kv_a_norm;  // [Ckv]
+  WeightView kv_b_proj;    // [H*(Dn+Dv), Ckv], per head K rows then V rows; kMqa [H*Dv, Ckv]
+  WeightView k_proj;       // kGqa: [G*Dn, D]
+  WeightView v_proj;       // kGqa: [G*Dv, D]
   GateWeights gate;
   WeightView o_proj;  // [D, H*Dv]
 };
 
 struct MoeWeights {
   WeightView router;                   // [E, D], or [E, Z] where the router reads the latent
-  std::vector<float> router_bias;      // [E] e_score_correction_bias: for selection only
+  WeightVector router_bias;            // [E] e_score_correction_bias: for selection only
   WeightView latent_down;              // [Z, D]; empty without a latent
   WeightView latent_up;                // [D, Z]
-  std::vector<float> latent_norm;      // [Z]; empty without the stable norm
+  WeightVector latent_norm;            // [Z]; empty without the stable norm
   std::optional<GluWeights> shared;    // F * num_shared_experts wide
   std::vector<ExpertWeights> experts;  // [experts of this rank]
   std::int64_t first_expert = 0;       // id of experts[0]; 0 unless partitioned
+  const void* expert_table = nullptr;  // Backend::expert_table; null on the host
 };
 
 // One AttnRes mix: norm and proj [D]; a source's score is sum_d norm_d proj_d v_d / rms(v).
 struct AttnResWeights {
-  std::vector<float> norm;
-  std::vector<float> proj;
+  WeightVector norm;
+  WeightVector proj;
 };
 
 struct LayerWeights {
-  std::vector<float> input_norm;  // [D]
-  std::vector<float> post_norm;   // [D]
+  WeightVector input_norm;  // [D]
+  WeightVector post_norm;   // [D]
   std::variant<KdaWeights, MlaWeights> mixer;
   std::variant<GluWeights, MoeWeights> ffn;
   std::optional<AttnResWeights> attn_res_mixer;  // self_attention_res_*
@@ -97,7 +99,7 @@ struct LayerWeights {
 struct ModelWeights {
   WeightView embed;  // [V, D]
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [D]
+  WeightVector final_norm;  // [D]
   std::optional<AttnResWeights> output_attn_res;
   WeightView lm_head;  // [V of this rank, D]
   Partition partition;
@@ -107,5 +109,8 @@ struct ModelWeights {
 // are visited as empty views.
 void for_each_trunk_matrix(const LayerWeights& layer,
                            const std::function<void(const WeightView&)>& visit);
+// The same, to be changed.
+void for_each_trunk_matrix(LayerWeights& layer, const std::function<void(WeightView&)>& visit);
+void for_each_vector(LayerWeights& layer, const std::function<void(WeightVector&)>& visit);
 
 }  // namespace baltoro

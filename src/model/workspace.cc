@@ -51,15 +51,18 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
     expert_ids = ActivationBuffer(backend, rows * moe.experts_per_token, DType::kI32);
     expert_weights = ActivationBuffer(backend, rows * moe.experts_per_token, DType::kF32);
   }
-  first_bad = ActivationBuffer(backend, rows, DType::kI32);
+  first_bad_memory = backend.allocate_shared(static_cast<std::size_t>(rows) * sizeof(std::int32_t),
+                                             "tags of bad rows");
 }
 
+void Workspace::begin_pass() { std::fill_n(first_bad(), max_rows, -1); }
+
 std::size_t Workspace::bytes() const noexcept {
-  std::size_t sum = 0;
+  std::size_t sum = first_bad_memory.bytes();
   for (const ActivationBuffer& buffer : stream) sum += buffer.bytes();
   for (const ActivationBuffer* buffer :
        {&normed, &q, &k, &v, &low_rank, &low_rank_normed, &decay, &beta, &gate, &mixed, &latent,
-        &expert_sum, &expert_sum_normed, &routed, &expert_ids, &expert_weights, &first_bad}) {
+        &expert_sum, &expert_sum_normed, &routed, &expert_ids, &expert_weights}) {
     sum += buffer->bytes();
   }
   return sum;

@@ -35,6 +35,8 @@ struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows);
 
   std::size_t bytes() const noexcept;
+  // No row is bad yet.
+  void begin_pass();
 
   std::int64_t max_rows;
   // Residual stream: banked sources, running prefix, last sub-layer output.
@@ -54,7 +56,9 @@ struct Workspace {
   ActivationBuffer routed;          // routed part in the model space
   ActivationBuffer expert_ids;      // [rows, A] i32
   ActivationBuffer expert_weights;  // [rows, A] f32
-  ActivationBuffer first_bad;  // [rows] i32: tag of the first non-finite sub-layer output, or -1
+  // [rows] i32, read by the host: tag of the first non-finite sub-layer output, or -1.
+  Buffer first_bad_memory;
+  std::int32_t* first_bad() { return static_cast<std::int32_t*>(first_bad_memory.data()); }
 };
 
 }  // namespace baltoro

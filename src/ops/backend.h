@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -52,6 +53,8 @@ class Backend {
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void clear(void* data, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // Of the device's own memory; nothing where ops use host memory.
+  virtual std::optional<std::uint64_t> free_memory() const = 0;
   // What expert_mlp reads of a layer's experts in device memory, made once (ExpertMlpArgs::table);
   // empty where it needs none.
   virtual Buffer expert_table(std::span<const ExpertWeights> experts) = 0;

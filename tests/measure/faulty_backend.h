@@ -41,6 +41,7 @@ class FaultyBackend final : public Backend {
   }
   void synchronize() override { inner_->synchronize(); }
   void clear(void* data, std::size_t bytes) override { inner_->clear(data, bytes); }
+  std::optional<std::uint64_t> free_memory() const override { return inner_->free_memory(); }
   Buffer expert_table(std::span<const ExpertWeights> experts) override {
     return inner_->expert_table(experts);
   }

@@ -189,9 +189,9 @@ TEST(NonFiniteRow, IsTaggedWithTheFirstBadSublayerAndLeavesOthersAlone) {
   toy.stream().enter(toy.mix(), toy.norm());
   std::fill_n(toy.output().f32(), out.shape.count(), 0.0f);
   const std::vector<float> actual = toy.finish();
-  EXPECT_EQ(toy.workspace().first_bad.i32()[0], -1);
-  EXPECT_EQ(toy.workspace().first_bad.i32()[1], 3);
-  EXPECT_EQ(toy.workspace().first_bad.i32()[2], -1);
+  EXPECT_EQ(toy.workspace().first_bad()[0], -1);
+  EXPECT_EQ(toy.workspace().first_bad()[1], 3);
+  EXPECT_EQ(toy.workspace().first_bad()[2], -1);
   EXPECT_TRUE(std::isfinite(actual[0]));
   EXPECT_TRUE(std::isfinite(actual[2 * kHidden]));
 }

@@ -1,0 +1,161 @@
+#include "model/place_weights.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+namespace baltoro {
+namespace {
+
+constexpr std::uint64_t kAlign = 256;
+
+std::uint64_t aligned(std::int64_t bytes) {
+  return (static_cast<std::uint64_t>(bytes) + kAlign - 1) / kAlign * kAlign;
+}
+
+std::int64_t data_bytes(const WeightView& view) { return view.rows * view.row_bytes(); }
+std::int64_t scale_bytes(const WeightView& view) { return view.rows * view.scale_cols(); }
+
+std::uint64_t aligned_bytes(const WeightView& view) {
+  return view ? aligned(data_bytes(view)) + aligned(scale_bytes(view)) : 0;
+}
+
+using VisitMatrix = std::function<void(WeightView&)>;
+
+void for_each_matrix(LayerWeights& layer, const VisitMatrix& visit) {
+  for_each_trunk_matrix(layer, visit);
+  auto* moe = std::get_if<MoeWeights>(&layer.ffn);
+  if (moe == nullptr) return;
+  for (ExpertWeights& expert : moe->experts) {
+    for (WeightView* view : {&expert.w1, &expert.w3, &expert.w2}) visit(*view);
+  }
+}
+
+class Mover {
+ public:
+  Mover(Backend& backend, std::uint64_t total, const LoadProgress& progress)
+      : backend_(backend), total_(total), progress_(progress) {}
+
+  // Memory for the matrices that follow.
+  void begin(std::uint64_t bytes, const char* purpose) {
+    buffers_.push_back(backend_.allocate(bytes, purpose));
+    used_ = 0;
+  }
+  void move(WeightView& view) {
+    if (!view) return;
+    view.data = copy(view.data, data_bytes(view));
+    if (view.scales != nullptr) {
+      view.scales = static_cast<const std::uint8_t*>(copy(view.scales, scale_bytes(view)));
+    }
+    if (progress_) progress_(done_, total_);
+  }
+  void move(WeightVector& vector) {
+    if (vector.empty()) return;
+    const auto bytes = static_cast<std::int64_t>(vector.size() * sizeof(float));
+    vector.place(static_cast<const float*>(copy(vector.values().data(), bytes)));
+  }
+  // Takes over memory that weights point to.
+  const void* keep(Buffer buffer) {
+    kept_.push_back(std::move(buffer));
+    return kept_.back().data();
+  }
+  std::vector<Buffer> buffers() {
+    std::move(kept_.begin(), kept_.end(), std::back_inserter(buffers_));
+    return std::move(buffers_);
+  }
+
+ private:
+  const void* copy(const void* from, std::int64_t bytes) {
+    void* to = static_cast<std::byte*>(buffers_.back().data()) + used_;
+    backend_.copy(to, from, static_cast<std::size_t>(bytes));
+    used_ += aligned(bytes);
+    done_ += aligned(bytes);
+    return to;
+  }
+
+  Backend& backend_;
+  std::uint64_t total_;
+  const LoadProgress& progress_;
+  std::vector<Buffer> buffers_;  // the last is being filled
+  std::vector<Buffer> kept_;
+  std::uint64_t used_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+// A head that is rows of the embedding stays so.
+bool is_tied(const ModelWeights& weights) {
+  const auto* table = static_cast<const std::byte*>(weights.embed.data);
+  const auto* head = static_cast<const std::byte*>(weights.lm_head.data);
+  return head >= table && head < table + weights.embed.bytes();
+}
+
+std::uint64_t layer_bytes(LayerWeights& layer) {
+  std::uint64_t bytes = 0;
+  for_each_matrix(layer, [&](WeightView& view) { bytes += aligned_bytes(view); });
+  return bytes;
+}
+
+std::uint64_t outer_bytes(const ModelWeights& weights) {
+  return aligned_bytes(weights.embed) + (is_tied(weights) ? 0 : aligned_bytes(weights.lm_head));
+}
+
+void move_outer(ModelWeights& weights, Mover& mover) {
+  mover.begin(outer_bytes(weights), "embedding and head");
+  if (!is_tied(weights)) {
+    mover.move(weights.embed);
+    mover.move(weights.lm_head);
+    return;
+  }
+  const std::ptrdiff_t offset = static_cast<const std::byte*>(weights.lm_head.data) -
+                                static_cast<const std::byte*>(weights.embed.data);
+  mover.move(weights.embed);
+  weights.lm_head.data = static_cast<const std::byte*>(weights.embed.data) + offset;
+}
+
+using VisitVector = std::function<void(WeightVector&)>;
+
+void for_all_vectors(ModelWeights& weights, const VisitVector& visit) {
+  for (LayerWeights& layer : weights.layers) for_each_vector(layer, visit);
+  visit(weights.final_norm);
+  if (weights.output_attn_res) {
+    visit(weights.output_attn_res->norm);
+    visit(weights.output_attn_res->proj);
+  }
+}
+
+std::uint64_t vector_bytes(ModelWeights& weights) {
+  std::uint64_t bytes = 0;
+  for_all_vectors(weights, [&](WeightVector& vector) {
+    bytes += aligned(static_cast<std::int64_t>(vector.size() * sizeof(float)));
+  });
+  return bytes;
+}
+
+}  // namespace
+
+std::uint64_t placed_bytes(ModelWeights& weights) {
+  std::uint64_t bytes = outer_bytes(weights) + vector_bytes(weights);
+  for (LayerWeights& layer : weights.layers) bytes += layer_bytes(layer);
+  return bytes;
+}
+
+std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
+                                  const LoadProgress& progress) {
+  Mover mover(backend, placed_bytes(weights), progress);
+  move_outer(weights, mover);
+  for (LayerWeights& layer : weights.layers) {
+    mover.begin(layer_bytes(layer), "weights of a layer");
+    for_each_matrix(layer, [&](WeightView& view) { mover.move(view); });
+    if (auto* moe = std::get_if<MoeWeights>(&layer.ffn)) {
+      moe->expert_table = mover.keep(backend.expert_table(moe->experts));
+    }
+  }
+  mover.begin(vector_bytes(weights), "vectors of weights");
+  for_all_vectors(weights, [&](WeightVector& vector) { mover.move(vector); });
+  return mover.buffers();
+}
+
+}  // namespace baltoro
