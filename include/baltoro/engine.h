@@ -36,6 +36,9 @@ struct EngineOptions {
   // On a GPU: a row's bits do not depend on the rows beside it, at some cost in speed
   // (docs/numerics.md). On the CPU this always holds.
   bool deterministic = false;
+  // Matrices of random values, made on the device: measures a model without its weights. The
+  // directory then needs a config.json alone, or may be that file. GPUs only.
+  bool random_weights = false;
   // Rows of one pass; a multiple of 64. Longer prompts take several passes.
   std::int64_t max_batch_rows = 512;
   // Called with bytes done and bytes in all while weights are read.

@@ -1,6 +1,8 @@
 // Loading: configuration, weights, backend, and the numbers that describe them.
 #include "baltoro/engine.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <limits>
 #include <new>
@@ -18,6 +20,7 @@
 #include "io/file_reader.h"
 #include "model/loader.h"
 #include "model/place_weights.h"
+#include "model/synth.h"
 
 namespace baltoro {
 namespace {
@@ -103,6 +106,37 @@ LoadOptions load_options(const EngineOptions& options, const ModelConfig& config
   return how;
 }
 
+// A checkpoint whose matrices are holes, until the model is loaded: files that are mapped stay
+// readable.
+class HollowModel {
+ public:
+  HollowModel(const std::filesystem::path& config, const Backend& backend) {
+    if (backend.uses_host_memory()) {
+      fail(ErrorCode::kUsage,
+           "random weights are made on a GPU; `baltoro synth` writes a random model for {}",
+           backend.name());
+    }
+    std::string name = (std::filesystem::temp_directory_path() / "baltoro-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) fail(ErrorCode::kIo, "{}: cannot be made", name);
+    dir_ = name;
+    SynthOptions options;
+    options.write_tokenizer = false;
+    options.hollow = true;
+    synthesize(config, dir_, options);
+  }
+  ~HollowModel() {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  HollowModel(const HollowModel&) = delete;
+  HollowModel& operator=(const HollowModel&) = delete;
+
+  const std::filesystem::path& dir() const noexcept { return dir_; }
+
+ private:
+  std::filesystem::path dir_;
+};
+
 double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
 
 // Weights into the memory of a backend that does not use that of the host. All or nothing.
@@ -124,7 +158,9 @@ std::vector<Buffer> place_on_device(const std::filesystem::path& dir, const Engi
         dir.string(), gib(plan.minimum), options.device, gib(plan.resident), gib(plan.working),
         gib(plan.limit), gib(free_bytes));
   }
-  return place_weights(backend, loaded.weights, options.progress);
+  return place_weights(backend, loaded.weights,
+                       options.random_weights ? Contents::kRandom : Contents::kCopied,
+                       options.progress);
 }
 
 void report_unused(const std::filesystem::path& dir, const BindReport& report) {
@@ -171,10 +207,13 @@ MemoryPlan Engine::plan(const std::filesystem::path& dir, const EngineOptions& o
   return plan_memory(CheckpointFiles(dir), config, load_options(options, config, *backend));
 }
 
-std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
+std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
                                      const EngineOptions& options) try {
   check_options(options);
   std::unique_ptr<Backend> backend = make_backend(options);
+  std::optional<HollowModel> hollow;
+  if (options.random_weights) hollow.emplace(given, *backend);
+  const std::filesystem::path& dir = hollow ? hollow->dir() : given;
   ModelConfig read_config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
   const LoadOptions how = load_options(options, read_config, *backend);
   LoadedModel loaded = load_model(dir, std::move(read_config), how);
@@ -191,7 +230,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& dir,
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
 } catch (const std::bad_alloc&) {
   fail(ErrorCode::kOutOfMemory, "{}: out of memory while loading; free some, or use --load map",
-       dir.string());
+       given.string());
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }

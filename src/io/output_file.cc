@@ -37,6 +37,13 @@ void OutputFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void OutputFile::skip(std::uint64_t bytes) {
+  const bool skipped = std::fflush(file_.get()) == 0 &&
+                       fseeko(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) == 0 &&
+                       ftruncate(fileno(file_.get()), ftello(file_.get())) == 0;
+  if (!skipped) fail_write(path_, errno);
+}
+
 void OutputFile::finish() {
   // The name must not outlive the data after a power failure.
   const bool flushed = std::fflush(file_.get()) == 0 && fsync(fileno(file_.get())) == 0;

@@ -23,6 +23,8 @@ class OutputFile {
 
   // Appends.
   void write(std::span<const std::byte> bytes);
+  // Appends zeros that take no room on the disk, where its file system can do that.
+  void skip(std::uint64_t bytes);
   // Flushes to the disk and gives the file its name, in place of what had it. Call once, at the end.
   void finish();
 

@@ -33,6 +33,13 @@ void SafetensorsWriter::write(std::span<const std::byte> data) {
   left_ -= data.size();
 }
 
+void SafetensorsWriter::skip(std::uint64_t bytes) {
+  BALTORO_CHECK(bytes <= left_, "{} bytes beyond the declared tensors of {}", bytes - left_,
+                path_.string());
+  file_.skip(bytes);
+  left_ -= bytes;
+}
+
 void SafetensorsWriter::finish() {
   BALTORO_CHECK(left_ == 0, "{} bytes of {} were not written", left_, path_.string());
   file_.finish();

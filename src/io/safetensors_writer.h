@@ -32,6 +32,8 @@ class SafetensorsWriter {
   // Appends data; the pieces may cross tensors. Throws Error{kIo}, or Error{kInternal} beyond the
   // declared bytes.
   void write(std::span<const std::byte> data);
+  // The same with zeros: OutputFile::skip.
+  void skip(std::uint64_t bytes);
   // Flushes and gives the file its name. Throws Error{kInternal} when bytes are missing,
   // Error{kIo}.
   void finish();

@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -20,7 +21,7 @@ ConstTensorView Model::forward(Backend& backend, const BatchView& batch, Sequenc
   if (mapped != nullptr) {
     ops();  // reads the files as it goes: nothing that could be repeated without it
   } else {
-    backend.run_pass(batch, ops);
+    backend.run_pass(batch, std::ref(ops));  // a reference: allocates nothing
   }
   return workspace.normed.view(batch.num_rows(), config_.hidden_size);
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "model/random_fill.h"
+
 namespace baltoro {
 namespace {
 
@@ -36,8 +38,12 @@ void for_each_matrix(LayerWeights& layer, const VisitMatrix& visit) {
 
 class Mover {
  public:
-  Mover(Backend& backend, std::uint64_t total, const LoadProgress& progress)
-      : backend_(backend), total_(total), progress_(progress) {}
+  Mover(Backend& backend, Contents contents, std::uint64_t total, const LoadProgress& progress)
+      : backend_(backend),
+        contents_(contents),
+        random_(backend),
+        total_(total),
+        progress_(progress) {}
 
   // Memory for the matrices that follow.
   void begin(std::uint64_t bytes, const char* purpose) {
@@ -46,16 +52,24 @@ class Mover {
   }
   void move(WeightView& view) {
     if (!view) return;
-    view.data = copy(view.data, data_bytes(view));
+    const WeightView from = view;
+    view.data = take(data_bytes(view));
     if (view.scales != nullptr) {
-      view.scales = static_cast<const std::uint8_t*>(copy(view.scales, scale_bytes(view)));
+      view.scales = static_cast<const std::uint8_t*>(take(scale_bytes(view)));
     }
+    if (contents_ == Contents::kRandom) {
+      random_.fill(view);
+    } else {
+      copy(view.data, from.data, data_bytes(view));
+      copy(view.scales, from.scales, scale_bytes(view));
+    }
+    done_ += aligned_bytes(view);
     if (progress_) progress_(done_, total_);
   }
   void move(WeightVector& vector) {
     if (vector.empty()) return;
     const auto bytes = static_cast<std::int64_t>(vector.size() * sizeof(float));
-    vector.place(static_cast<const float*>(copy(vector.values().data(), bytes)));
+    vector.place(static_cast<const float*>(copy(take(bytes), vector.values().data(), bytes)));
   }
   // Takes over memory that weights point to.
   const void* keep(Buffer buffer) {
@@ -68,15 +82,21 @@ class Mover {
   }
 
  private:
-  const void* copy(const void* from, std::int64_t bytes) {
-    void* to = static_cast<std::byte*>(buffers_.back().data()) + used_;
-    backend_.copy(to, from, static_cast<std::size_t>(bytes));
+  // The next piece of the memory.
+  const void* take(std::int64_t bytes) {
+    const void* piece = static_cast<std::byte*>(buffers_.back().data()) + used_;
     used_ += aligned(bytes);
-    done_ += aligned(bytes);
+    return piece;
+  }
+  const void* copy(const void* to, const void* from, std::int64_t bytes) {
+    // `to` is const for its readers.
+    if (bytes > 0) backend_.copy(const_cast<void*>(to), from, static_cast<std::size_t>(bytes));
     return to;
   }
 
   Backend& backend_;
+  Contents contents_;
+  RandomFill random_;
   std::uint64_t total_;
   const LoadProgress& progress_;
   std::vector<Buffer> buffers_;  // the last is being filled
@@ -142,9 +162,9 @@ std::uint64_t placed_bytes(ModelWeights& weights) {
   return bytes;
 }
 
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
+std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights, Contents contents,
                                   const LoadProgress& progress) {
-  Mover mover(backend, placed_bytes(weights), progress);
+  Mover mover(backend, contents, placed_bytes(weights), progress);
   move_outer(weights, mover);
   for (LayerWeights& layer : weights.layers) {
     mover.begin(layer_bytes(layer), "weights of a layer");

@@ -14,10 +14,12 @@ namespace baltoro {
 // Bytes that place_weights() will take of the backend, its alignment included.
 std::uint64_t placed_bytes(ModelWeights& weights);
 
-// Copies each matrix and vector once, layer by layer, and points the views to the copies; afterwards
+// Copies each matrix and vector once, layer by layer, and points the views to the copies (kRandom:
+// matrices to random values, RandomFill, whatever they held); afterwards
 // nothing refers to the memory that they came from. Matrices begin at multiples of 256 bytes.
 // Returns the memory, which must outlive the weights. `progress` counts bytes of matrices.
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
+enum class Contents : std::uint8_t { kCopied, kRandom };
+std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights, Contents contents,
                                   const LoadProgress& progress);
 
 }  // namespace baltoro

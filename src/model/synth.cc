@@ -22,6 +22,20 @@ namespace {
 // A multiple of every element size, small enough for the second-level cache.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 18;
 
+bool is_matrix(TensorRole role) {
+  switch (role) {
+    case TensorRole::kMatrix:
+    case TensorRole::kTrunkMatrix:
+    case TensorRole::kPackedCodes:
+    case TensorRole::kPackedScales:
+    case TensorRole::kInt8Codes:
+    case TensorRole::kInt8Scales:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Writes the shards one after the other. A group is the embedding (0), a layer (1 + its index), or
 // the end of the model.
 class ShardWriter {
@@ -78,16 +92,24 @@ class ShardWriter {
   }
 
   void write_tensor(SafetensorsWriter& writer, const TensorSpec& tensor) {
-    const TensorDraw draw(config_, tensor, options_.seed);
     const auto bytes = static_cast<std::uint64_t>(tensor.bytes());
+    if (options_.hollow && is_matrix(tensor.role)) {
+      writer.skip(bytes);
+    } else {
+      write_values(writer, tensor, bytes);
+    }
+    ++report_.num_tensors;
+    report_.bytes += bytes;
+    if (options_.progress) options_.progress(report_.bytes, total_bytes_);
+  }
+
+  void write_values(SafetensorsWriter& writer, const TensorSpec& tensor, std::uint64_t bytes) {
+    const TensorDraw draw(config_, tensor, options_.seed);
     for (std::uint64_t at = 0; at < bytes; at += kBlockBytes) {
       block_.resize(std::min(kBlockBytes, bytes - at));
       draw.fill(at, block_);
       writer.write(block_);
     }
-    ++report_.num_tensors;
-    report_.bytes += bytes;
-    if (options_.progress) options_.progress(report_.bytes, total_bytes_);
   }
 
   void write_index() const {
@@ -123,7 +145,7 @@ SynthReport synthesize(const std::filesystem::path& config, const std::filesyste
   if (error) fail(ErrorCode::kIo, "{}: cannot create: {}", out.string(), error.message());
   refuse_checkpoint(out);
   ShardWriter writer(parsed, out, options);
-  writer.check_space();
+  if (!options.hollow) writer.check_space();
   SynthReport report = writer.write();
   report.has_tokenizer = options.write_tokenizer && write_synth_tokenizer(parsed, out);
   // Last, so that what a full disk cuts short is no model.

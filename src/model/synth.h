@@ -13,6 +13,7 @@ struct SynthOptions {
   std::uint64_t seed = 1;
   int num_shards = 1;  // whole layers stay together
   bool write_tokenizer = true;
+  bool hollow = false;  // matrices are holes in the files: for place_random_weights() alone
   std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> progress = {};
 };
 

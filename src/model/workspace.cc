@@ -53,6 +53,7 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
   }
   first_bad_memory = backend.allocate_shared(static_cast<std::size_t>(rows) * sizeof(std::int32_t),
                                              "tags of bad rows");
+  begin_pass();
 }
 
 void Workspace::begin_pass() { std::fill_n(first_bad(), max_rows, -1); }

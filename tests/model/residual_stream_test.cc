@@ -34,8 +34,8 @@ class ToyStream {
         workspace_(*backend_, config_, rows),
         stream_(*backend_, config_, workspace_, rows),
         rows_(rows) {
-    mix_.norm = {1.0f, 0.5f, 2.0f, -1.0f};
-    mix_.proj = {0.3f, -0.2f, 0.1f, 0.7f};
+    mix_.norm = std::vector<float>{1.0f, 0.5f, 2.0f, -1.0f};
+    mix_.proj = std::vector<float>{0.3f, -0.2f, 0.1f, 0.7f};
     float* embedding = stream_.embedding().f32();
     for (std::int64_t i = 0; i < rows * kHidden; ++i) embedding[i] = value(i);
   }
@@ -110,7 +110,7 @@ std::vector<double> mix_by_definition(const std::vector<std::vector<double>>& so
     double square = 0, dot = 0;
     for (std::size_t d = 0; d < kHidden; ++d) {
       square += v[d] * v[d];
-      dot += v[d] * double{mix.norm[d]} * double{mix.proj[d]};
+      dot += v[d] * double{mix.norm.values()[d]} * double{mix.proj.values()[d]};
     }
     scores.push_back(dot / std::sqrt(square / kHidden + double{1e-5f}));
   }
