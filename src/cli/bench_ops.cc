@@ -18,6 +18,8 @@ namespace {
 struct BenchOpsCommand {
   BenchOptions common;
   std::string filter;
+  std::string device = "cpu";
+  bool deterministic = false;
   std::string isa;
   std::string activations = "bf16";
   bool list = false;
@@ -40,7 +42,31 @@ std::vector<OpCase> chosen_cases(const std::string& filter) {
   return cases;
 }
 
+int run_device(const BenchOpsCommand& command) {
+  if (command.list) {
+    for (const std::string& name : device_case_names(command.filter)) fmt::print("{}\n", name);
+    return kOk;
+  }
+  DeviceBench bench;
+  bench.engine.device = command.device;
+  bench.engine.deterministic = command.deterministic;
+  bench.engine.activations = command.activations == "f32" ? Activations::kF32 : Activations::kBf16;
+  bench.filter = command.filter;
+  BenchReport report("ops", command.common, describe_machine());
+  report.detail("activations", command.activations);
+  report.detail("deterministic", command.deterministic);
+  bench_device(
+      bench,
+      [&](const Backend& device, Roof& roof) {
+        report.note("device", std::string(device.name()));
+        report.roofs(roof, 1);
+      },
+      [&](const BenchRow& row) { report.row(row); });
+  return report.finish();
+}
+
 int run(const BenchOpsCommand& command) {
+  if (command.device != "cpu") return run_device(command);
   const std::vector<OpCase> cases = chosen_cases(command.filter);
   if (command.list) {
     for (const OpCase& op_case : cases) fmt::print("{}\n", full_name(op_case));
@@ -71,6 +97,11 @@ Command add_bench_ops(CLI::App& root) {
   CLI::App* app =
       root.add_subcommand("bench-ops", "Measure single ops in the shapes of the released models");
   app->add_option("FILTER", command->filter, "Only cases whose name holds this text");
+  app->add_option("--device", command->device,
+                  "cpu, cuda or cuda:N; a GPU runs a suite of full shapes")
+      ->capture_default_str();
+  app->add_flag("--deterministic", command->deterministic,
+                "On a GPU: kernels whose rows do not depend on their batch");
   add_isa(*app, command->isa);
   add_activations(*app, command->activations);
   app->add_flag("--list", command->list, "Print the names of the cases and measure nothing");
@@ -81,6 +112,7 @@ Command add_bench_ops(CLI::App& root) {
       "  baltoro bench-ops kda_mix -t 1,2\n"
       "  baltoro bench-ops \"mxfp4 M=1 \" --json mxfp4.json\n"
       "  baltoro bench-ops linear --isa avx512\n"
+      "  baltoro bench-ops --device cuda KDA --json h200-kda.json\n"
       "Each case is first compared with the reference backend, output by output; where that "
       "fails,\n"
       "nothing is timed. Bytes and FLOPs are those of the op's cost function. See\n"

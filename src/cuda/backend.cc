@@ -19,7 +19,7 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options)
       : device_(cuda::open_device(options.device)),
-        name_(fmt::format("cuda:{}", device_.index)),
+        name_(fmt::format("cuda:{} {}", device_.index, device_.name)),
         activations_(options.activations),
         stream_(cuda::make_stream()),
         stage_(stream_.get()),

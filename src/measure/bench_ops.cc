@@ -1,9 +1,14 @@
 #include "measure/bench_ops.h"
 
 #include <chrono>
+#include <map>
 #include <memory>
 
+#include "core/error.h"
 #include "cpu/backend.h"
+#include "engine/make_backend.h"
+#include "measure/device_probes.h"
+#include "measure/device_suite.h"
 #include "ops/parity/compare.h"
 #include "ops/reference/reference_backend.h"
 
@@ -38,6 +43,45 @@ BenchRow bench_op(const OpCase& op_case, Backend& reference, Backend& candidate,
   };
   row.samples = repeat(run, options);
   return row;
+}
+
+std::vector<std::string> device_case_names(const std::string& filter) {
+  std::vector<std::string> names;
+  for (const SuiteCase& one : device_suite()) {
+    if (one.name.find(filter) != std::string::npos) names.push_back(one.name);
+  }
+  return names;
+}
+
+std::string check_device_ops(const EngineOptions& options) {
+  const std::unique_ptr<Backend> device = make_backend(options);
+  const std::unique_ptr<Backend> reference = make_reference_backend(options.activations);
+  std::string faults;
+  for (const OpCase& op_case : op_cases()) faults += check_parity(op_case, *reference, *device);
+  return faults;
+}
+
+void bench_device(const DeviceBench& bench,
+                  const std::function<void(const Backend&, Roof&)>& on_device,
+                  const std::function<void(const BenchRow&)>& on_row) {
+  std::vector<SuiteCase> cases = device_suite();
+  std::erase_if(cases, [&](const SuiteCase& one) {
+    return one.name.find(bench.filter) == std::string::npos;
+  });
+  if (cases.empty()) {
+    fail(ErrorCode::kUsage, "no case's name holds \"{}\"; --list prints the cases", bench.filter);
+  }
+  const std::unique_ptr<Backend> device = make_backend(bench.engine);
+  const std::unique_ptr<Backend> reference = make_reference_backend(bench.engine.activations);
+  Roof roof(device_probes(*device));
+  on_device(*device, roof);
+  std::map<std::string, std::string> faults;
+  for (const SuiteCase& one : cases) {
+    if (!faults.contains(one.op)) faults[one.op] = check_op(one.op, *reference, *device);
+    const std::string& fault = faults[one.op];
+    on_row(fault.empty() ? time_suite_case(one, *device, roof, bench.samples)
+                         : BenchRow{.name = one.name, .fault = fault});
+  }
 }
 
 void bench_ops(const std::vector<OpCase>& cases, const OpBench& bench,
