@@ -2,10 +2,12 @@
 // order. The recurrence equals the chunk form within tolerance, and its bits cannot depend on how a
 // prompt was split.
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/device/reduce.cuh"
-#include "cuda/kda_args.cuh"
+#include "cuda/kda.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/sm90/kda_prefill.cuh"
 
 namespace baltoro::cuda {
 namespace {
@@ -149,10 +151,12 @@ __device__ void store_head_history(const KdaParams<T>& p, const DeviceSequence& 
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) walk_rows(KdaParams<T> p, bool state_is_shared) {
+__global__ void __launch_bounds__(kThreads)
+    walk_rows(KdaParams<T> p, bool state_is_shared, bool only_prompts) {
   extern __shared__ float shared[];
   const int head = static_cast<int>(blockIdx.x);
   const DeviceSequence sequence = p.sequences[blockIdx.y];
+  if (only_prompts && sequence.is_generated) return;
   const RowBuffers b = carve(shared, p.dk, p.dv);
   float* stored = head_state(p, sequence.state_slot, head);
   float* state = state_is_shared ? b.state : stored;
@@ -176,27 +180,56 @@ __global__ void __launch_bounds__(kThreads) walk_rows(KdaParams<T> p, bool state
 }
 
 template <typename T>
-void mix_generic(Context& context, const KdaMixArgs& args, const DeviceBatch& batch) {
-  const KdaParams<T> p = kda_params<T>(args, batch);
+void mix_generic(Context& context, const KdaParams<T>& p, const DeviceBatch& batch,
+                 bool only_prompts) {
   const std::size_t state_bytes = static_cast<std::size_t>(p.dk) * p.dv * sizeof(float);
   const bool shared = state_bytes <= kMaxStateBytes;
   launch({.name = "kda_mix",
-          .grid = dim3(p.heads, batch.num_sequences),
+          .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
           .block = dim3(kThreads),
           .shared_bytes = row_floats(p.dk, p.dv) * sizeof(float) + (shared ? state_bytes : 0),
           .stream = context.stream},
-         walk_rows<T>, p, shared);
+         walk_rows<T>, p, shared, only_prompts);
+}
+
+bool has(const BatchView& batch, Origin origin) {
+  return std::any_of(batch.sequences.begin(), batch.sequences.end(),
+                     [origin](const SequenceRows& s) { return s.origin == origin; });
+}
+
+// The head of the released models, which the fast kernels are made for.
+bool is_released_head(const KdaShape& shape) {
+  return shape.head_dim_k == 128 && shape.head_dim_v == 128 && shape.conv_width == 4 &&
+         !shape.decay_per_head;
+}
+
+template <typename T>
+void mix(Context& context, const KdaMixArgs& args) {
+  const DeviceBatch batch = context.stage.batch(args.batch);
+  const KdaParams<T> p = kda_params<T>(args, batch);
+  if (!is_released_head(args.shape)) {
+    mix_generic(context, p, batch, false);
+    return;
+  }
+  if (has(args.batch, Origin::kGenerated)) kda_decode(context, p, batch);
+  if (!has(args.batch, Origin::kPrompt)) return;
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (has_kda_prefill(context)) {
+      kda_prefill(context, p, batch);
+      return;
+    }
+  }
+  mix_generic(context, p, batch, true);
 }
 
 }  // namespace
 
 void kda_mix(Context& context, const KdaMixArgs& args) {
   if (args.shape.head_dim_v > kThreads) unsupported("kda_mix", "value heads above 256");
-  const DeviceBatch batch = context.stage.batch(args.batch);
   if (context.activation == DType::kBf16) {
-    mix_generic<bf16>(context, args, batch);
+    mix<bf16>(context, args);
   } else {
-    mix_generic<float>(context, args, batch);
+    mix<float>(context, args);
   }
 }
 

@@ -137,4 +137,8 @@ __device__ __forceinline__ float log_decay(float z, float rate, float lower_boun
   return lower_bound < 0 ? lower_bound * sigmoid(rate * z) : -rate * softplus(z);
 }
 
+// Generated rows of a batch, in f32 or bf16 activations. Dk = Dv = 128, W = 4, a decay per channel.
+template <typename T>
+void kda_decode(Context& context, const KdaParams<T>& p, const DeviceBatch& batch);
+
 }  // namespace baltoro::cuda
