@@ -21,6 +21,10 @@ namespace baltoro {
 class Session;
 class Snapshot;
 
+// Where a GPU's routed experts are: kDevice in its memory; kHost in that of the host, which computes
+// them; kAuto on the device where all fits.
+enum class ExpertPlace : std::uint8_t { kAuto, kHost, kDevice };
+
 struct EngineOptions {
   // "cpu", "reference" (scalar, double accumulation, slow), or "cuda[:N]" in builds that have it.
   std::string device = "cpu";
@@ -36,6 +40,9 @@ struct EngineOptions {
   // On a GPU: a row's bits do not depend on the rows beside it, at some cost in speed
   // (docs/numerics.md). On the CPU this always holds.
   bool deterministic = false;
+  ExpertPlace experts = ExpertPlace::kAuto;
+  // Bytes of a GPU's memory that may be taken; absent: what is free. memory_limit is the host's.
+  std::optional<std::uint64_t> device_memory = std::nullopt;
   // Matrices of random values, made on the device: measures a model without its weights. The
   // directory then needs a config.json alone, or may be that file. GPUs only.
   bool random_weights = false;

@@ -24,6 +24,12 @@ struct MemoryPlan {
   // once the cache is full, because real choices repeat.
   double disk_bytes_per_token = 0;
 
+  // Memory of a GPU; 0 where there is none. The fields above then are about the host.
+  std::uint64_t device_limit = 0;
+  std::uint64_t device_working = 0;
+  std::uint64_t device_weights = 0;
+  bool experts_on_host = false;
+
   bool all_resident() const { return streamed == 0 && experts == 0; }
 };
 

@@ -169,6 +169,18 @@ void add_latent_norm_eps(CLI::App& app, std::optional<float>& target) {
       ->type_name("FLOAT");
 }
 
+CLI::Option* add_device_memory(CLI::App& app, std::optional<std::uint64_t>& target) {
+  const auto store = [&target](const std::string& text) {
+    target.reset();
+    if (text != "auto") target = parse_bytes("--device-memory", text, ", or auto");
+  };
+  return app
+      .add_option_function<std::string>("--device-memory", store,
+                                        "Most of a GPU's memory to take; auto is what is free")
+      ->type_name("BYTES")
+      ->default_str("auto");
+}
+
 CLI::Option* add_memory(CLI::App& app, std::optional<std::uint64_t>& target) {
   const auto store = [&target](const std::string& text) {
     target.reset();

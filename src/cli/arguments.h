@@ -97,6 +97,8 @@ void add_latent_norm_eps(CLI::App& app, std::optional<float>& target);
 
 // --memory, which several commands have; absent for auto.
 CLI::Option* add_memory(CLI::App& app, std::optional<std::uint64_t>& target);
+// --device-memory, the same of a GPU.
+CLI::Option* add_device_memory(CLI::App& app, std::optional<std::uint64_t>& target);
 
 // Throws Error{kUsage} "`first` has no effect with `second`; leave one out" where both are given.
 void refuse_together(bool first_given, const char* first, bool second_given, const char* second);

@@ -39,6 +39,9 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
              "0 is all physical cores within the container's limit",
              {.min = 0, .max = kMaxThreads});
   add_latent_norm_eps(app, options.latent_norm_eps);
+  add_choice(app, "--experts", options.experts, {"auto", "cpu", "gpu"},
+             "With a GPU: where routed experts are and are computed; auto: there where all fits");
+  add_device_memory(app, options.device_memory);
   app.add_flag("--deterministic", options.deterministic,
                "On a GPU: bits of a row do not depend on its batch; slower. On the CPU always so");
   app.add_flag("--progress", options.progress, "Show progress bars though stderr is no terminal");
@@ -68,6 +71,10 @@ EngineOptions engine_options(const ModelOptions& options) {
                                         : LoadMode::kAuto;
   engine.memory_limit = options.memory;
   engine.deterministic = options.deterministic;
+  engine.experts = options.experts == "cpu"   ? ExpertPlace::kHost
+                   : options.experts == "gpu" ? ExpertPlace::kDevice
+                                              : ExpertPlace::kAuto;
+  engine.device_memory = options.device_memory;
   return engine;
 }
 

@@ -21,6 +21,8 @@ struct ModelOptions {
   std::string activations = "bf16";
   std::string isa;  // empty: the best
   bool deterministic = false;
+  std::string experts = "auto";
+  std::optional<std::uint64_t> device_memory;
   std::string load = "auto";
   std::optional<std::uint64_t> memory;  // absent: auto
   std::optional<float> latent_norm_eps;

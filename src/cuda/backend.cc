@@ -8,6 +8,7 @@
 #include "cuda/context.h"
 #include "cuda/expert_table.h"
 #include "cuda/handle.h"
+#include "cuda/host_tasks.h"
 #include "cuda/memory.h"
 #include "cuda/pass_graphs.h"
 #include "ops/head.h"
@@ -39,6 +40,7 @@ class CudaBackend final : public Backend {
   Buffer allocate(std::size_t bytes, const char* purpose) override {
     select();
     graphs_.forget();
+    tasks_.forget();
     return cuda::device_buffer(bytes, purpose);
   }
   Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
@@ -52,6 +54,13 @@ class CudaBackend final : public Backend {
     // With host memory the copy may still be under way.
     if (!cuda::on_device(to) || !cuda::on_device(from)) synchronize();
   }
+  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
+  }
+  void run_on_host(std::function<void()> work) override {
+    tasks_.enqueue(stream_.get(), std::move(work));
+  }
   void clear(void* data, std::size_t bytes) override {
     if (bytes == 0) return;
     select();
@@ -59,6 +68,7 @@ class CudaBackend final : public Backend {
   }
   void synchronize() override {
     cuda::check(cudaStreamSynchronize(stream_.get()), "finish the work on the device");
+    tasks_.rethrow();
   }
   std::optional<std::uint64_t> free_memory() const override {
     select();
@@ -111,6 +121,7 @@ class CudaBackend final : public Backend {
   cuda::Scratch scratch_;
   cuda::BatchStage stage_;
   cuda::PassGraphs graphs_;
+  cuda::HostTasks tasks_;
   cuda::Context context_;
   Buffer logits_;
 };

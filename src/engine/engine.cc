@@ -1,10 +1,7 @@
 // Loading: configuration, weights, backend, and the numbers that describe them.
 #include "baltoro/engine.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <string>
 #include <utility>
@@ -13,14 +10,13 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "engine/describe.h"
+#include "engine/device_load.h"
 #include "engine/engine_impl.h"
 #include "engine/fingerprint.h"
 #include "engine/make_backend.h"
 #include "engine/session_impl.h"
 #include "io/file_reader.h"
 #include "model/loader.h"
-#include "model/place_weights.h"
-#include "model/synth.h"
 
 namespace baltoro {
 namespace {
@@ -95,72 +91,10 @@ LoadOptions load_options(const EngineOptions& options, const ModelConfig& config
   LoadOptions how;
   how.mode = options.load;
   how.memory_limit = options.memory_limit;
-  if (!backend.uses_host_memory()) {
-    // The files are mapped, and from there the weights go to the device.
-    how.mode = LoadMode::kMap;
-    how.memory_limit = std::numeric_limits<std::uint64_t>::max();
-  }
   how.working_bytes = workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
                       scratch_bytes(config, options.max_batch_rows);
   how.progress = options.progress;
   return how;
-}
-
-// A checkpoint whose matrices are holes, until the model is loaded: files that are mapped stay
-// readable.
-class HollowModel {
- public:
-  HollowModel(const std::filesystem::path& config, const Backend& backend) {
-    if (backend.uses_host_memory()) {
-      fail(ErrorCode::kUsage,
-           "random weights are made on a GPU; `baltoro synth` writes a random model for {}",
-           backend.name());
-    }
-    std::string name = (std::filesystem::temp_directory_path() / "baltoro-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) fail(ErrorCode::kIo, "{}: cannot be made", name);
-    dir_ = name;
-    SynthOptions options;
-    options.write_tokenizer = false;
-    options.hollow = true;
-    synthesize(config, dir_, options);
-  }
-  ~HollowModel() {
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
-  }
-  HollowModel(const HollowModel&) = delete;
-  HollowModel& operator=(const HollowModel&) = delete;
-
-  const std::filesystem::path& dir() const noexcept { return dir_; }
-
- private:
-  std::filesystem::path dir_;
-};
-
-double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
-
-// Weights into the memory of a backend that does not use that of the host. All or nothing.
-std::vector<Buffer> place_on_device(const std::filesystem::path& dir, const EngineOptions& options,
-                                    Backend& backend, LoadedModel& loaded) {
-  if (backend.uses_host_memory()) return {};
-  MemoryPlan& plan = loaded.plan;
-  plan.copies = true;
-  plan.resident = placed_bytes(loaded.weights);
-  plan.minimum = plan.working + plan.resident;
-  const std::uint64_t free_bytes = backend.free_memory().value_or(0);
-  plan.limit = std::min(free_bytes, options.memory_limit.value_or(free_bytes));
-  if (plan.minimum > plan.limit) {
-    fail(
-        ErrorCode::kDoesNotFit,
-        "{}: {:.2f} GiB of memory are needed on {} (weights {:.2f}, activations and state {:.2f}), "
-        "the limit is {:.2f} GiB ({:.2f} are free); use --device cpu, which reads what does not "
-        "fit from the files",
-        dir.string(), gib(plan.minimum), options.device, gib(plan.resident), gib(plan.working),
-        gib(plan.limit), gib(free_bytes));
-  }
-  return place_weights(backend, loaded.weights,
-                       options.random_weights ? Contents::kRandom : Contents::kCopied,
-                       options.progress);
 }
 
 void report_unused(const std::filesystem::path& dir, const BindReport& report) {
@@ -215,10 +149,17 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
   if (options.random_weights) hollow.emplace(given, *backend);
   const std::filesystem::path& dir = hollow ? hollow->dir() : given;
   ModelConfig read_config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
-  const LoadOptions how = load_options(options, read_config, *backend);
+  LoadOptions how = load_options(options, read_config, *backend);
+  std::optional<DevicePlan> on_device;
+  if (!backend->uses_host_memory()) {
+    on_device = plan_device(dir, read_config, options, *backend, how.working_bytes);
+    adapt(how, *on_device, options);
+    if (on_device->experts_on_host) backend = with_host_experts(std::move(backend), options);
+  }
   LoadedModel loaded = load_model(dir, std::move(read_config), how);
   report_unused(dir, loaded.report);
-  std::vector<Buffer> placed = place_on_device(dir, options, *backend, loaded);
+  std::vector<Buffer> placed;
+  if (on_device) placed = place_on_device(*on_device, options, *backend, loaded);
   auto impl = std::make_unique<Impl>(std::move(loaded), std::move(placed), std::move(backend),
                                      options.max_batch_rows);
   const ModelConfig& config = impl->model.config();

@@ -3,10 +3,12 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "cpu/backend.h"
 #include "cuda/backend.h"
+#include "engine/host_experts.h"
 #include "ops/reference/reference_backend.h"
 
 namespace baltoro {
@@ -24,14 +26,20 @@ std::optional<int> cuda_index(std::string_view device) {
   return index;
 }
 
+std::unique_ptr<Backend> make_host_backend(const EngineOptions& options) {
+  return make_cpu_backend(
+      {.activations = options.activations, .num_threads = options.num_threads, .isa = options.isa});
+}
+
 }  // namespace
 
+std::unique_ptr<Backend> with_host_experts(std::unique_ptr<Backend> device,
+                                           const EngineOptions& options) {
+  return make_host_experts(std::move(device), make_host_backend(options));
+}
+
 std::unique_ptr<Backend> make_backend(const EngineOptions& options) {
-  if (options.device == "cpu") {
-    return make_cpu_backend({.activations = options.activations,
-                             .num_threads = options.num_threads,
-                             .isa = options.isa});
-  }
+  if (options.device == "cpu") return make_host_backend(options);
   if (options.device == "reference") return make_reference_backend(options.activations);
   if (const auto index = cuda_index(options.device)) {
     return make_cuda_backend({.device = *index,

@@ -33,6 +33,8 @@ class CallRecorder final : public Backend {
     return {bytes, purpose};
   }
   void copy(void*, const void*, std::size_t) override {}
+  void copy_in_order(void*, const void*, std::size_t) override {}
+  void run_on_host(std::function<void()>) override {}
   void clear(void*, std::size_t) override {}
   void synchronize() override {}
   std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }

@@ -270,7 +270,11 @@ BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition
 
 MemoryPlan plan_memory(const CheckpointFiles& files, const ModelConfig& config,
                        const LoadOptions& options) {
-  const WeightSizes sizes = weight_sizes(files, config, options.partition.size);
+  WeightSizes sizes = weight_sizes(files, config, options.partition.size);
+  if (options.trunk_on_device) {
+    sizes.embedding = sizes.head = 0;
+    std::fill(sizes.trunk.begin(), sizes.trunk.end(), 0);
+  }
   const std::uint64_t limit = options.memory_limit.value_or(default_memory_limit());
   const std::uint64_t working = resident_memory_bytes() + options.working_bytes;
   return plan_memory(sizes, {options.mode, limit, working}, files.path().string());
@@ -283,7 +287,10 @@ LoadedModel load_model(const std::filesystem::path& dir, ModelConfig config,
   CheckpointFiles files(dir);
   model.plan = plan_memory(files, model.config, options);
   WeightStoreOptions store_options;
-  store_options.maps = stays_in_file(model.plan, model.config);
+  store_options.maps = [planned = stays_in_file(model.plan, model.config),
+                        trunk = options.trunk_on_device](const TensorInfo& tensor) {
+    return (trunk && !is_expert_tensor(tensor.name)) || planned(tensor);
+  };
   store_options.spare_page_cache =
       !model.plan.all_resident() || (options.memory_limit && model.plan.copies);
   model.store = std::make_unique<WeightStore>(std::move(files), store_options);

@@ -45,6 +45,8 @@ struct LoadOptions {
   // Of it, what the caller needs beside weights and the memory that the process already has.
   std::uint64_t working_bytes = 0;
   Partition partition;
+  // All but the routed experts goes to a device from the mapped files: the plan is about experts.
+  bool trunk_on_device = false;
   LoadProgress progress;
 };
 

@@ -27,8 +27,9 @@ std::uint64_t aligned_bytes(const WeightView& view) {
 
 using VisitMatrix = std::function<void(WeightView&)>;
 
-void for_each_matrix(LayerWeights& layer, const VisitMatrix& visit) {
+void for_each_matrix(LayerWeights& layer, bool experts, const VisitMatrix& visit) {
   for_each_trunk_matrix(layer, visit);
+  if (!experts) return;
   auto* moe = std::get_if<MoeWeights>(&layer.ffn);
   if (moe == nullptr) return;
   for (ExpertWeights& expert : moe->experts) {
@@ -38,12 +39,8 @@ void for_each_matrix(LayerWeights& layer, const VisitMatrix& visit) {
 
 class Mover {
  public:
-  Mover(Backend& backend, Contents contents, std::uint64_t total, const LoadProgress& progress)
-      : backend_(backend),
-        contents_(contents),
-        random_(backend),
-        total_(total),
-        progress_(progress) {}
+  Mover(Backend& backend, const PlaceOptions& options, std::uint64_t total)
+      : backend_(backend), options_(options), random_(backend), total_(total) {}
 
   // Memory for the matrices that follow.
   void begin(std::uint64_t bytes, const char* purpose) {
@@ -57,14 +54,14 @@ class Mover {
     if (view.scales != nullptr) {
       view.scales = static_cast<const std::uint8_t*>(take(scale_bytes(view)));
     }
-    if (contents_ == Contents::kRandom) {
+    if (options_.contents == Contents::kRandom) {
       random_.fill(view);
     } else {
       copy(view.data, from.data, data_bytes(view));
       copy(view.scales, from.scales, scale_bytes(view));
     }
     done_ += aligned_bytes(view);
-    if (progress_) progress_(done_, total_);
+    if (options_.progress) options_.progress(done_, total_);
   }
   void move(WeightVector& vector) {
     if (vector.empty()) return;
@@ -95,10 +92,9 @@ class Mover {
   }
 
   Backend& backend_;
-  Contents contents_;
+  const PlaceOptions& options_;
   RandomFill random_;
   std::uint64_t total_;
-  const LoadProgress& progress_;
   std::vector<Buffer> buffers_;  // the last is being filled
   std::vector<Buffer> kept_;
   std::uint64_t used_ = 0;
@@ -112,9 +108,9 @@ bool is_tied(const ModelWeights& weights) {
   return head >= table && head < table + weights.embed.bytes();
 }
 
-std::uint64_t layer_bytes(LayerWeights& layer) {
+std::uint64_t layer_bytes(LayerWeights& layer, bool experts) {
   std::uint64_t bytes = 0;
-  for_each_matrix(layer, [&](WeightView& view) { bytes += aligned_bytes(view); });
+  for_each_matrix(layer, experts, [&](WeightView& view) { bytes += aligned_bytes(view); });
   return bytes;
 }
 
@@ -156,20 +152,21 @@ std::uint64_t vector_bytes(ModelWeights& weights) {
 
 }  // namespace
 
-std::uint64_t placed_bytes(ModelWeights& weights) {
+std::uint64_t placed_bytes(ModelWeights& weights, bool experts) {
   std::uint64_t bytes = outer_bytes(weights) + vector_bytes(weights);
-  for (LayerWeights& layer : weights.layers) bytes += layer_bytes(layer);
+  for (LayerWeights& layer : weights.layers) bytes += layer_bytes(layer, experts);
   return bytes;
 }
 
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights, Contents contents,
-                                  const LoadProgress& progress) {
-  Mover mover(backend, contents, placed_bytes(weights), progress);
+std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
+                                  const PlaceOptions& options) {
+  Mover mover(backend, options, placed_bytes(weights, options.experts));
   move_outer(weights, mover);
   for (LayerWeights& layer : weights.layers) {
-    mover.begin(layer_bytes(layer), "weights of a layer");
-    for_each_matrix(layer, [&](WeightView& view) { mover.move(view); });
-    if (auto* moe = std::get_if<MoeWeights>(&layer.ffn)) {
+    mover.begin(layer_bytes(layer, options.experts), "weights of a layer");
+    for_each_matrix(layer, options.experts, [&](WeightView& view) { mover.move(view); });
+    auto* moe = std::get_if<MoeWeights>(&layer.ffn);
+    if (moe != nullptr && options.experts) {
       moe->expert_table = mover.keep(backend.expert_table(moe->experts));
     }
   }

@@ -11,15 +11,24 @@
 
 namespace baltoro {
 
-// Bytes that place_weights() will take of the backend, its alignment included.
-std::uint64_t placed_bytes(ModelWeights& weights);
+enum class Contents : std::uint8_t {
+  kCopied,
+  kRandom,  // matrices get random values (RandomFill), whatever they held
+};
 
-// Copies each matrix and vector once, layer by layer, and points the views to the copies (kRandom:
-// matrices to random values, RandomFill, whatever they held); afterwards
-// nothing refers to the memory that they came from. Matrices begin at multiples of 256 bytes.
-// Returns the memory, which must outlive the weights. `progress` counts bytes of matrices.
-enum class Contents : std::uint8_t { kCopied, kRandom };
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights, Contents contents,
-                                  const LoadProgress& progress);
+struct PlaceOptions {
+  Contents contents = Contents::kCopied;
+  bool experts = true;         // false: routed experts stay where they are
+  LoadProgress progress = {};  // counts bytes of matrices
+};
+
+// Bytes that place_weights() will take of the backend, its alignment included.
+std::uint64_t placed_bytes(ModelWeights& weights, bool experts);
+
+// Copies each matrix and vector once, layer by layer, and points the views to the copies; afterwards
+// nothing that was placed refers to the memory that it came from. Matrices begin at multiples of 256
+// bytes. Returns the memory, which must outlive the weights.
+std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
+                                  const PlaceOptions& options);
 
 }  // namespace baltoro

@@ -51,6 +51,12 @@ class Backend {
   // Between memory of host and device in any direction. In order with the ops; host memory may be
   // used again when the call returns.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // The same between memory of allocate() and allocate_shared(), without waiting: it happens in order
+  // with the ops, and may be recorded with them.
+  virtual void copy_in_order(void* to, const void* from, std::size_t bytes) = 0;
+  // Calls `work` on a thread of the host, in order with the ops; may be recorded with them. It must
+  // not call this backend. What it throws is thrown by synchronize().
+  virtual void run_on_host(std::function<void()> work) = 0;
   virtual void clear(void* data, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
   // Of the device's own memory; nothing where ops use host memory.

@@ -115,6 +115,31 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaModel,
                                          "dense_only", "gate_none", "attnres_full", "softplus_k3"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(CudaModelSplit, ExpertsOfTheHostGiveTheTokensOfTheCpu) {
+  BALTORO_NEEDS_GPU();
+  for (const char* model : {"k3", "kimi_linear", "story"}) {
+    const Transcript cpu = transcript(*load(model, "cpu", Activations::kF32));
+    const auto split = Engine::load(model_dir(model), {.device = "cuda",
+                                                       .activations = Activations::kF32,
+                                                       .experts = ExpertPlace::kHost,
+                                                       .max_batch_rows = 128});
+    const Transcript both = transcript(*split);
+    EXPECT_EQ(cpu.tokens, both.tokens) << model;
+    EXPECT_LT(relative_error(cpu.logits, both.logits), 2e-5) << model;
+  }
+}
+
+TEST(CudaModelSplit, TooLittleMemoryIsRefusedWithNumbersAndRemedy) {
+  BALTORO_NEEDS_GPU();
+  try {
+    Engine::load(model_dir("k3"), {.device = "cuda", .device_memory = 1 << 20});
+    FAIL() << "loaded into 1 MiB";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
+    EXPECT_NE(std::string(error.what()).find("--device cpu"), std::string::npos) << error.what();
+  }
+}
+
 TEST(CudaPasses, RecordedOnesGiveTheBitsOfTheFirst) {
   BALTORO_NEEDS_GPU();
   // The first decoding pass of a form runs op by op, the second records, later ones repeat.

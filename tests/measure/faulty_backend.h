@@ -40,6 +40,10 @@ class FaultyBackend final : public Backend {
     inner_->copy(to, from, bytes);
   }
   void synchronize() override { inner_->synchronize(); }
+  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
+    inner_->copy_in_order(to, from, bytes);
+  }
+  void run_on_host(std::function<void()> work) override { inner_->run_on_host(std::move(work)); }
   void clear(void* data, std::size_t bytes) override { inner_->clear(data, bytes); }
   std::optional<std::uint64_t> free_memory() const override { return inner_->free_memory(); }
   Buffer expert_table(std::span<const ExpertWeights> experts) override {

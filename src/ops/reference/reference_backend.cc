@@ -35,6 +35,10 @@ class ReferenceBackend final : public Backend {
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes);
+  }
+  void run_on_host(std::function<void()> work) override { work(); }
   void clear(void* data, std::size_t bytes) override {
     if (bytes != 0) std::memset(data, 0, bytes);
   }

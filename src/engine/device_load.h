@@ -1,0 +1,52 @@
+// Loading for a GPU: what goes to its memory, what stays with the host.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "baltoro/engine.h"
+#include "core/buffer.h"
+#include "model/loader.h"
+#include "ops/backend.h"
+
+namespace baltoro {
+
+// A checkpoint whose matrices are holes, for EngineOptions::random_weights. Needed until the model
+// is loaded: files that are mapped stay readable.
+class HollowModel {
+ public:
+  // `config`: a config.json or a directory with one. Throws Error{kUsage} for a backend of the host,
+  // and as synthesize().
+  HollowModel(const std::filesystem::path& config, const Backend& backend);
+  ~HollowModel();
+  HollowModel(const HollowModel&) = delete;
+  HollowModel& operator=(const HollowModel&) = delete;
+
+  const std::filesystem::path& dir() const noexcept { return dir_; }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+struct DevicePlan {
+  std::uint64_t limit = 0;    // bytes of the device that may be taken
+  std::uint64_t working = 0;  // activations, scratch, state
+  bool experts_on_host = false;
+};
+
+// Everything on the device where it fits, else the routed experts stay with the host; as
+// EngineOptions::experts wants it. Throws Error{kDoesNotFit} with the bytes of each part.
+DevicePlan plan_device(const std::filesystem::path& dir, const ModelConfig& config,
+                       const EngineOptions& options, const Backend& device,
+                       std::uint64_t working_bytes);
+
+// The options of load_model() for that plan: files are mapped, but for experts that the host keeps.
+void adapt(LoadOptions& how, const DevicePlan& plan, const EngineOptions& options);
+
+// Copies the weights to the device and completes the memory plan of `loaded`. Returns their memory.
+std::vector<Buffer> place_on_device(const DevicePlan& plan, const EngineOptions& options,
+                                    Backend& device, LoadedModel& loaded);
+
+}  // namespace baltoro

@@ -1,0 +1,139 @@
+#include "engine/host_experts.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/error.h"
+#include "ops/expert_mlp.h"
+
+namespace baltoro {
+namespace {
+
+void widen(const void* from, DType dtype, float* to, std::int64_t count) {
+  if (dtype == DType::kF32) {
+    std::copy_n(static_cast<const float*>(from), count, to);
+    return;
+  }
+  const auto* bits = static_cast<const std::uint16_t*>(from);
+  std::transform(bits, bits + count, to, bf16_to_f32);
+}
+
+// The values are representable: they were rounded by the op.
+void narrow(const float* from, DType dtype, void* to, std::int64_t count) {
+  if (dtype == DType::kF32) {
+    std::copy_n(from, count, static_cast<float*>(to));
+    return;
+  }
+  std::transform(from, from + count, static_cast<std::uint16_t*>(to), f32_to_bf16);
+}
+
+class HostExperts final : public Backend {
+ public:
+  HostExperts(std::unique_ptr<Backend> device, std::unique_ptr<Backend> host)
+      : device_(std::move(device)),
+        host_(std::move(host)),
+        name_(fmt::format("{} + {} experts", device_->name(), host_->name())) {
+    BALTORO_CHECK(host_->uses_host_memory(), "experts of {} on the host", host_->name());
+    BALTORO_CHECK(device_->activations() == host_->activations(), "one type of activations");
+  }
+
+  std::string_view name() const override { return name_; }
+  int num_threads() const override { return host_->num_threads(); }
+  Activations activations() const override { return device_->activations(); }
+  DType activation_dtype() const override { return device_->activation_dtype(); }
+  DType cache_dtype() const override { return device_->cache_dtype(); }
+  bool uses_host_memory() const override { return device_->uses_host_memory(); }
+  Buffer allocate(std::size_t bytes, const char* purpose) override {
+    return device_->allocate(bytes, purpose);
+  }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    return device_->allocate_shared(bytes, purpose);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    device_->copy(to, from, bytes);
+  }
+  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
+    device_->copy_in_order(to, from, bytes);
+  }
+  void run_on_host(std::function<void()> work) override { device_->run_on_host(std::move(work)); }
+  void clear(void* data, std::size_t bytes) override { device_->clear(data, bytes); }
+  void synchronize() override { device_->synchronize(); }
+  std::optional<std::uint64_t> free_memory() const override { return device_->free_memory(); }
+  // The host finds its experts by their views.
+  Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
+  void run_pass(const BatchView& batch, const std::function<void()>& ops) override {
+    device_->run_pass(batch, ops);
+  }
+
+  void embed(const EmbedArgs& args) override { device_->embed(args); }
+  void linear(const LinearArgs& args) override { device_->linear(args); }
+  void mix_norm(const MixNormArgs& args) override { device_->mix_norm(args); }
+  void kda_mix(const KdaMixArgs& args) override { device_->kda_mix(args); }
+  void mla_prefill(const MlaArgs& args) override { device_->mla_prefill(args); }
+  void mla_decode(const MlaArgs& args) override { device_->mla_decode(args); }
+  void glu_mlp(const GluMlpArgs& args) override { device_->glu_mlp(args); }
+  void route(const RouteArgs& args) override { device_->route(args); }
+  void head(const HeadArgs& args) override { device_->head(args); }
+
+  void expert_mlp(const ExpertMlpArgs& args) override {
+    const std::int64_t rows = args.z.rows(), values = args.z.shape.count();
+    const auto choices = static_cast<std::size_t>(rows * args.top_k);
+    reserve(args.z.bytes(), values, choices);
+    device_->copy_in_order(z_.data(), args.z.data, args.z.bytes());
+    device_->copy_in_order(ids_.data(), args.ids, choices * sizeof(std::int32_t));
+    device_->copy_in_order(weights_.data(), args.weights, choices * sizeof(float));
+    if (args.feed != nullptr) {
+      // It reads files for the layer that is being called: the device waits for the host.
+      device_->synchronize();
+      compute(args);
+    } else {
+      device_->run_on_host([this, args] { compute(args); });
+    }
+    device_->copy_in_order(args.out.data, out_.data(), args.out.bytes());
+  }
+
+ private:
+  // Shared memory for one call; ops come one after the other, so that one set serves all layers.
+  void reserve(std::size_t bytes, std::int64_t values, std::size_t choices) {
+    if (z_.bytes() >= bytes && ids_.bytes() >= choices * sizeof(std::int32_t)) return;
+    device_->synchronize();
+    z_ = device_->allocate_shared(bytes, "inputs of the host's experts");
+    out_ = device_->allocate_shared(bytes, "outputs of the host's experts");
+    ids_ = device_->allocate_shared(choices * sizeof(std::int32_t), "choices of experts");
+    weights_ = device_->allocate_shared(choices * sizeof(float), "weights of experts");
+    z_f32_.resize(static_cast<std::size_t>(values));
+    out_f32_.resize(static_cast<std::size_t>(values));
+  }
+
+  // On a thread of the host, after the copies.
+  void compute(const ExpertMlpArgs& args) {
+    const std::int64_t values = args.z.shape.count();
+    widen(z_.data(), args.z.dtype, z_f32_.data(), values);
+    ExpertMlpArgs on_host = args;
+    on_host.z = {z_f32_.data(), DType::kF32, args.z.shape};
+    on_host.out = {out_f32_.data(), DType::kF32, args.out.shape};
+    on_host.ids = static_cast<const std::int32_t*>(ids_.data());
+    on_host.weights = weights_.f32();
+    on_host.table = nullptr;
+    host_->expert_mlp(on_host);
+    narrow(out_f32_.data(), args.out.dtype, out_.data(), values);
+  }
+
+  std::unique_ptr<Backend> device_;
+  std::unique_ptr<Backend> host_;
+  std::string name_;
+  Buffer z_, out_, ids_, weights_;
+  std::vector<float> z_f32_, out_f32_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_host_experts(std::unique_ptr<Backend> device,
+                                           std::unique_ptr<Backend> host) {
+  return std::make_unique<HostExperts>(std::move(device), std::move(host));
+}
+
+}  // namespace baltoro
