@@ -76,7 +76,8 @@ void find_unknown(const nlohmann::json& object, const std::string& section,
 
 void check_shape_keys(const std::string& path) {
   const fs::path file = fs::is_directory(path) ? fs::path(path) / "config.json" : fs::path(path);
-  const nlohmann::json root = parse_json(read_text(file.string()), file.string());
+  const JsonDocument document = parse_json(read_text(file.string()), file.string());
+  const nlohmann::json& root = *document;
   std::vector<std::string> unknown;
   find_unknown(root, "", unknown);
   const bool nested = root.contains("text_config");

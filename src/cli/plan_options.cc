@@ -33,7 +33,8 @@ void text_option(CLI::App& app, const char* flags, std::string& target, const ch
 // {"base": "h200", "name": "mine", "memory_bandwidth": 4.0e12}: numbers of plan::hardware_keys over
 // those of the base.
 plan::Hardware parse_hardware(const std::string& path) {
-  const nlohmann::json document = parse_json(read_text(path), path);
+  const JsonDocument parsed = parse_json(read_text(path), path);
+  const nlohmann::json& document = *parsed;
   if (!document.is_object()) fail(ErrorCode::kUsage, "{}: must be one JSON object", path);
   plan::Hardware hardware;
   hardware.name = hardware.title = fs::path(path).stem().string();

@@ -109,7 +109,8 @@ class Answerer {
   ordered_json answer(std::string_view line, const std::string& where) {
     ordered_json out;
     try {
-      const json request = parse_json(line, where);
+      const JsonDocument document = parse_json(line, where);
+      const json& request = *document;
       if (!request.is_object()) {
         fail(ErrorCode::kUsage, "{}: a request is a JSON object", where);
       }

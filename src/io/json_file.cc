@@ -1,7 +1,6 @@
 #include "io/json_file.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "core/error.h"
@@ -33,44 +32,80 @@ std::string reason_of(std::string_view what) {
   return std::string(what.substr(0, kMaxReason)) + "...";
 }
 
-// Watches the parser's events: one set of seen keys for each open object, an empty one for an
-// array.
-class KeyGuard {
- public:
-  explicit KeyGuard(const std::string& where) : where_(where) {}
+// Empties `value` from its leaves up; an empty container goes without asking for memory.
+void dismantle(json& value) noexcept {
+  if (!value.is_structured()) return;
+  for (json& child : value) dismantle(child);
+  value.clear();
+}
 
-  bool operator()(int, json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        if (keys_.size() == kMaxDepth) {
-          fail(ErrorCode::kBadModel, "{}: nested deeper than {} levels", where_, kMaxDepth);
-        }
-        keys_.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-      case json::parse_event_t::array_end:
-        keys_.pop_back();
-        break;
-      case json::parse_event_t::key:
-        check_key(parsed.get_ref<const std::string&>());
-        break;
-      case json::parse_event_t::value:
-        break;
+// Builds the document from the parser's events.
+class DocumentReader : public nlohmann::json_sax<json> {
+ public:
+  DocumentReader(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+  DocumentReader(const DocumentReader&) = delete;
+  DocumentReader& operator=(const DocumentReader&) = delete;
+  ~DocumentReader() override { dismantle(root_); }
+
+  JsonDocument take() { return JsonDocument(std::move(root_)); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // not in a text
+
+  bool start_object(std::size_t) override { return open(json::value_t::object); }
+  bool start_array(std::size_t) override { return open(json::value_t::array); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    if (open_.back()->contains(name)) {
+      fail(ErrorCode::kBadModel, "{}: the key \"{}\" stands twice in one object; keep one", where_,
+           name);
     }
+    key_ = std::move(name);
     return true;
   }
 
- private:
-  void check_key(const std::string& key) {
-    if (!keys_.back().insert(key).second) {
-      fail(ErrorCode::kBadModel, "{}: the key \"{}\" stands twice in one object; keep one", where_,
-           key);
-    }
+  bool parse_error(std::size_t byte, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    fail(ErrorCode::kBadModel, "{}: {}", where_, json_fault(text_, byte, error.what()));
   }
 
+ private:
+  json& place() {
+    if (open_.empty()) return root_;
+    json& parent = *open_.back();
+    return parent.is_object() ? parent[key_] : parent.emplace_back();
+  }
+  template <typename Value>
+  bool add(Value&& value) {
+    place() = std::forward<Value>(value);
+    return true;
+  }
+  bool open(json::value_t kind) {
+    if (open_.size() == kMaxDepth) {
+      fail(ErrorCode::kBadModel, "{}: nested deeper than {} levels", where_, kMaxDepth);
+    }
+    json& opened = place();
+    opened = kind;
+    open_.push_back(&opened);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view text_;
   const std::string& where_;
-  std::vector<std::set<std::string>> keys_;
+  json root_;
+  std::vector<json*> open_;  // from the root down; a container that is open does not move
+  std::string key_;
 };
 
 }  // namespace
@@ -89,14 +124,12 @@ std::string json_fault(std::string_view text, std::size_t byte, std::string_view
                      reason_of(what));
 }
 
-json parse_json(std::string_view text, const std::string& where) {
-  try {
-    return json::parse(text, KeyGuard(where));
-  } catch (const json::parse_error& error) {
-    fail(ErrorCode::kBadModel, "{}: {}", where, json_fault(text, error.byte, error.what()));
-  } catch (const json::exception& error) {
-    fail(ErrorCode::kBadModel, "{}: not valid JSON: {}", where, reason_of(error.what()));
-  }
+JsonDocument::~JsonDocument() { dismantle(root_); }
+
+JsonDocument parse_json(std::string_view text, const std::string& where) {
+  DocumentReader reader(text, where);
+  json::sax_parse(text, &reader);
+  return reader.take();
 }
 
 }  // namespace baltoro

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
 // A file that holds one number; nothing where it is absent or says "max".
-std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
+std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
   if (file >> value) return value;
@@ -24,7 +24,7 @@ std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
 }
 
 // The sum of the `keys` of a memory.stat: lines of a key and a number of bytes.
-std::uint64_t sum_of(const std::filesystem::path& stat, std::initializer_list<const char*> keys) {
+std::uint64_t sum_of(const std::string& stat, std::initializer_list<const char*> keys) {
   std::ifstream file(stat);
   std::string key;
   std::uint64_t value = 0;
@@ -56,7 +56,7 @@ std::uint64_t system_available_bytes(const std::filesystem::path& meminfo) {
 
 // The path of this process in a hierarchy: of the line "0::PATH" (v2) or "N:memory:PATH" (v1). "/"
 // within a container that has its own view.
-std::filesystem::path cgroup_path(const std::filesystem::path& root, std::string_view controller) {
+std::string cgroup_path(const std::filesystem::path& root, std::string_view controller) {
   std::ifstream file(root / "proc/self/cgroup");
   std::string line;
   while (std::getline(file, line)) {
@@ -75,27 +75,27 @@ struct CgroupFiles {
   std::initializer_list<const char*> cache;  // keys of memory.stat
 };
 
-// Of the group at `path` under `mount` and of all above it.
-std::uint64_t least_left(const std::filesystem::path& mount, std::filesystem::path path,
-                         const CgroupFiles& files) {
+// Of the group at `path` under `mount` and of all above it. Text, since libstdc++ 12 frees a part
+// twice where memory runs out while a name is appended to a path that ends in '/'.
+std::uint64_t least_left(const std::string& mount, std::string path, const CgroupFiles& files) {
   std::uint64_t least = kUnlimited;
-  for (;; path = path.parent_path()) {
-    const std::filesystem::path group = mount / path.relative_path();
+  for (;; path.resize(path.rfind('/'))) {
+    const std::string group = mount + path + "/";
     least =
-        std::min(least, left_of(read_number(group / files.limit), read_number(group / files.used),
-                                sum_of(group / "memory.stat", files.cache)));
-    if (path == path.parent_path()) return least;
+        std::min(least, left_of(read_number(group + files.limit), read_number(group + files.used),
+                                sum_of(group + "memory.stat", files.cache)));
+    if (path.find('/') == std::string::npos) return least;
   }
 }
 
 }  // namespace
 
 std::uint64_t available_memory_bytes(const std::filesystem::path& root) {
-  const std::filesystem::path mount = root / "sys/fs/cgroup";
+  const std::string mount = root.string() + "/sys/fs/cgroup";
   const std::uint64_t left2 =
       least_left(mount, cgroup_path(root, ""),
                  {"memory.max", "memory.current", {"inactive_file", "active_file"}});
-  const std::uint64_t left1 = least_left(mount / "memory", cgroup_path(root, "memory"),
+  const std::uint64_t left1 = least_left(mount + "/memory", cgroup_path(root, "memory"),
                                          {"memory.limit_in_bytes",
                                           "memory.usage_in_bytes",
                                           {"total_inactive_file", "total_active_file"}});

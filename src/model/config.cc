@@ -274,8 +274,11 @@ std::optional<VisionConfig> read_vision(const nlohmann::json& root) {
     complete = complete && ok;
     return ok ? value.get<std::int64_t>() : 0;
   };
-  const auto get = [&](const char* key) {
-    return size(found->value(key, nlohmann::json()), 65536);
+  const auto get = [&](const char* key) -> std::int64_t {
+    const auto value = found->find(key);
+    if (value != found->end()) return size(*value, 65536);
+    complete = false;
+    return 0;
   };
   VisionConfig vision;
   vision.hidden_size = get("vt_hidden_size");
@@ -286,9 +289,9 @@ std::optional<VisionConfig> read_vision(const nlohmann::json& root) {
   vision.position_height = get("init_pos_emb_height");
   vision.position_width = get("init_pos_emb_width");
   vision.text_hidden_size = get("text_hidden_size");
-  const nlohmann::json merge = found->value("merge_kernel_size", nlohmann::json());
-  if (!merge.is_array() || merge.size() != 2) return std::nullopt;
-  vision.merge = size(merge[0], 64) * size(merge[1], 64);
+  const auto merge = found->find("merge_kernel_size");
+  if (merge == found->end() || !merge->is_array() || merge->size() != 2) return std::nullopt;
+  vision.merge = size((*merge)[0], 64) * size((*merge)[1], 64);
   if (!complete) return std::nullopt;
   return vision;
 }
@@ -325,8 +328,8 @@ std::int64_t ModelConfig::num_layers_of(FfnKind kind) const {
 
 ModelConfig parse_config(std::string_view text, const std::string& where,
                          const ConfigOptions& options) {
-  const nlohmann::json root = parse_json(text, where);
-  ConfigReader reader(root, where);
+  const JsonDocument root = parse_json(text, where);
+  ConfigReader reader(*root, where);
   ModelConfig config;
   config.layout.nested = reader.nested();
   const Quantization quantization = check_quantization(reader);
@@ -350,7 +353,7 @@ ModelConfig parse_config(std::string_view text, const std::string& where,
   read_token_ids(reader, config);
   reader.throw_if_bad();
 
-  config.vision = read_vision(root);
+  config.vision = read_vision(*root);
   if (options.latent_norm_eps) {
     const float eps = *options.latent_norm_eps;
     if (!(eps > 0.0f && eps <= 0.1f)) {

@@ -38,8 +38,8 @@ std::optional<float> to_float(std::optional<double> value) {
 }  // namespace
 
 GenerationConfig parse_generation_config(std::string_view text, const std::string& where) {
-  const nlohmann::json root = parse_json(text, where);
-  ConfigReader reader(root, where);
+  const JsonDocument root = parse_json(text, where);
+  ConfigReader reader(*root, where);
   GenerationConfig config;
   config.do_sample = reader.optional_boolean({"do_sample"});
   config.temperature = to_float(reader.optional_number({"temperature"}, {0.0, 100.0, true}));

@@ -39,9 +39,15 @@ const Scheme kSchemes[] = {
       R"(re:.*lm_head$)"}},
 };
 
+// Without json's own comparison, which makes a json of the text and must not throw.
+bool is_text(const json& value, std::string_view text) {
+  const auto* string = value.get_ptr<const std::string*>();
+  return string != nullptr && *string == text;
+}
+
 const Scheme* find_scheme(const json& format) {
   for (const Scheme& scheme : kSchemes) {
-    if (format == scheme.format) return &scheme;
+    if (is_text(format, scheme.format)) return &scheme;
   }
   return nullptr;
 }
@@ -117,14 +123,14 @@ Quantization check_quantization(ConfigReader& reader) {
     fail(ErrorCode::kBadModel, "{}: quantization_config: expected an object", where);
   }
   const auto method = quantization->find("quant_method");
-  if (method == quantization->end() || *method != kMethod) {
+  if (method == quantization->end() || !is_text(*method, kMethod)) {
     fail(ErrorCode::kBadModel, "{}: quantization_config: quant_method is {}; baltoro reads {}",
          where, method == quantization->end() ? "absent" : method->dump(), kMethod);
   }
   const auto format = quantization->find("format");
   if (format == quantization->end()) unknown_format(where, "format", nullptr);
   const Scheme* outer = find_scheme(*format);
-  if (outer == nullptr && *format != kMixed) unknown_format(where, "format", &*format);
+  if (outer == nullptr && !is_text(*format, kMixed)) unknown_format(where, "format", &*format);
   if (outer != nullptr) result.*(outer->asked) = true;
   require(where, *quantization, "kv_cache_scheme", nullptr, format->get<std::string>());
   const auto groups = quantization->find("config_groups");

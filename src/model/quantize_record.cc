@@ -94,9 +94,9 @@ QuantizeRecord::QuantizeRecord(fs::path dst, ordered_json arguments)
     if (fs::exists(dst_)) refuse_checkpoint(dst_);
     return;
   }
-  const json before = parse_json(read_text_file(plan, kMaxRecordBytes), plan.string());
+  const JsonDocument before = parse_json(read_text_file(plan, kMaxRecordBytes), plan.string());
   for (const auto& [key, value] : arguments_.items()) {
-    if (before.value(key, json()) == json(value)) continue;
+    if (before->value(key, json()) == json(value)) continue;
     fail(ErrorCode::kUsage,
          "{} was begun with another {}; repeat the first call, or give an empty directory",
          dst_.string(), key == "source" ? "state of the source's files" : key);
@@ -134,8 +134,8 @@ json QuantizeRecord::load(const std::string& file) const {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(dst_ / file, error);
   if (error || !fs::exists(path)) return {};
-  json record = parse_json(read_text_file(path, kMaxRecordBytes), path.string());
-  return record.value("bytes", json()) == bytes ? record : json();
+  const JsonDocument record = parse_json(read_text_file(path, kMaxRecordBytes), path.string());
+  return record->value("bytes", json()) == bytes ? *record : json();
 }
 
 bool QuantizeRecord::claims(const std::string& file) const { return !load(file).is_null(); }

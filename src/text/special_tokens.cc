@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "io/json_file.h"
 
 namespace baltoro {
 namespace {
@@ -23,23 +22,11 @@ std::string reserved_name(TokenId id) {
   return fmt::format("{}{}{}", kReservedPrefix, id, kReservedSuffix);
 }
 
-// Parses with an error at a repeated key, which the parser alone would settle in silence.
-nlohmann::json parse_json(std::string_view text, std::string_view file) {
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail(ErrorCode::kBadModel, "{}: key \"{}\" stands twice in one object; {}", file,
-           parsed.get<std::string>(), kRemedy);
-    }
-    return true;
-  };
+JsonDocument parse_file(std::string_view text, std::string_view file) {
   try {
-    return nlohmann::json::parse(text, check);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::kBadModel, "{}: not valid JSON ({}); {}", file, error.what(), kRemedy);
+    return parse_json(text, std::string(file));
+  } catch (const Error& error) {
+    fail(error.code(), "{}; {}", error.what(), kRemedy);
   }
 }
 
@@ -129,12 +116,12 @@ std::optional<SpecialMatch> SpecialTokens::next_match(std::string_view text,
 }
 
 SpecialTokens parse_special_tokens(std::string_view json, TokenId first_id, std::string_view file) {
-  const nlohmann::json config = parse_json(json, file);
-  const auto decoder = config.find("added_tokens_decoder");
-  if (decoder == config.end() || !decoder->is_object() || decoder->empty()) {
+  const JsonDocument config = parse_file(json, file);
+  const auto decoder = config->find("added_tokens_decoder");
+  if (decoder == config->end() || !decoder->is_object() || decoder->empty()) {
     fail(ErrorCode::kBadModel,
          "{}: added_tokens_decoder: expected an object of special tokens, found {}; {}", file,
-         decoder == config.end() ? "nothing" : decoder->type_name(), kRemedy);
+         decoder == config->end() ? "nothing" : decoder->type_name(), kRemedy);
   }
   std::vector<SpecialToken> entries;
   for (const auto& [key, value] : decoder->items()) {

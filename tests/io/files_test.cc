@@ -85,7 +85,8 @@ TEST(JsonText, ErrorsCarryLineAndColumn) {
   EXPECT_THAT(message(R"({"a":{"b":1,"b":2}})"), HasSubstr("\"b\" stands twice"));
   EXPECT_THAT(message(std::string(1000, '[')), HasSubstr("deeper than 64"));
   EXPECT_THAT(message("\"\xff\""), HasSubstr("not valid JSON"));
-  EXPECT_EQ(parse_json(R"([{"a":1},{"a":2}])", "c.json")[1]["a"], 2);
+  EXPECT_THAT(message("[1, 1e999]"), HasSubstr("line 1, column"));
+  EXPECT_EQ((*parse_json(R"([{"a":1},{"a":2}])", "c.json"))[1]["a"], 2);
   EXPECT_EQ(text_position("ab\ncd", 4), "line 2, column 2");
   EXPECT_EQ(text_position("", 9), "line 1, column 1");
 }
