@@ -25,6 +25,19 @@ void add_row_cases(std::vector<OpCase>& list) {
       list.push_back(make_case(LinearCase{rows, 224, {35}, format}));
     }
   }
+  for (const F format : {F::kF32, F::kBf16, F::kF16, F::kMxfp4, F::kMxint8}) {
+    list.push_back(make_case(LinearCase{1, 3104, {130, 17}, format, true}));
+  }
+  // Around the tiles of fast kernels.
+  for (const std::int64_t rows : {2, 8, 9, 16, 17, 32, 33, 64, 65, 130}) {
+    for (const F format : {F::kBf16, F::kMxint8, F::kMxfp4}) {
+      list.push_back(make_case(LinearCase{rows, 544, {67, 128, 1}, format, true}));
+    }
+    list.push_back(make_case(LinearCase{rows, 72, {300}, F::kBf16, true}));
+  }
+  list.push_back(make_case(LinearCase{3, 8, {5}, F::kBf16, true}));
+  list.push_back(make_case(HeadCase{3, {2, 0}, 1024, 515, F::kBf16, true}));
+  list.push_back(make_case(HeadCase{40, {2, 3, 4, 5, 6, 7, 8, 9, 10}, 320, 130, F::kBf16, true}));
   list.push_back(make_case(HeadCase{3, {2, 0}, 40, 515, F::kBf16}));
   list.push_back(make_case(HeadCase{1, {0}, 131, 1000, F::kF32}));
   list.push_back(make_case(HeadCase{9, {8, 3, 3, 0, 5}, 64, 129, F::kF16}));
@@ -45,6 +58,10 @@ void add_ffn_cases(std::vector<OpCase>& list) {
     list.push_back(make_case(GluCase{5, 33, 17, F::kBf16, kind, true}));
     list.push_back(make_case(GluCase{34, 40, 72, F::kF32, kind, true}));
     list.push_back(make_case(GluCase{5, 64, 96, F::kMxint8, kind, true}));
+    for (const std::int64_t rows : {1, 8, 17, 40, 65, 130}) {
+      list.push_back(make_case(GluCase{rows, 264, 136, F::kBf16, kind, rows != 8, true}));
+      list.push_back(make_case(GluCase{rows, 128, 96, F::kMxint8, kind, rows == 8, true}));
+    }
     list.push_back(make_case(ExpertCase{1, 32, 64, 5, 2, F::kMxfp4, kind}));
     list.push_back(make_case(ExpertCase{9, 64, 96, 7, 3, F::kMxfp4, kind}));
     list.push_back(make_case(ExpertCase{37, 96, 32, 6, 4, F::kMxfp4, kind}));

@@ -60,6 +60,7 @@ struct LinearCase {
   std::int64_t cols = 1;
   std::vector<std::int64_t> outputs;  // rows of each weight
   WeightFormat format = WeightFormat::kBf16;
+  bool aligned = false;  // weights at a multiple of 64 bytes, which fast kernels may ask for
 };
 OpCase make_case(const LinearCase& spec);
 
@@ -77,6 +78,7 @@ struct HeadCase {
   std::int64_t hidden = 1;
   std::int64_t vocab = 1;
   WeightFormat format = WeightFormat::kBf16;
+  bool aligned = false;
 };
 OpCase make_case(const HeadCase& spec);
 
@@ -96,6 +98,7 @@ struct GluCase {
   WeightFormat format = WeightFormat::kBf16;
   ActivationKind kind = ActivationKind::kSitu;
   bool add = false;
+  bool aligned = false;
 };
 OpCase make_case(const GluCase& spec);
 

@@ -136,25 +136,26 @@ WeightView OpMemory::weight(std::uint64_t seed, const std::string& name, WeightF
   const std::int64_t n = rows * cols;
   const Philox random(seed, hash_name(name));
   const float scale = gain * 1.7f / std::sqrt(static_cast<float>(cols));
+  const auto off = [this](std::size_t bytes) { return align_weights_ ? 0 : bytes; };
   if (format == WeightFormat::kF32) {
     const std::vector<float> values = random_values(seed, name, n, scale);
-    view.data = place(name, values.data(), values.size() * 4, {DType::kF32, true, 4});
+    view.data = place(name, values.data(), values.size() * 4, {DType::kF32, true, off(4)});
   } else if (format == WeightFormat::kBf16) {
     const std::vector<std::uint16_t> bits = to_bf16(random_values(seed, name, n, scale));
-    view.data = place(name, bits.data(), bits.size() * 2, {DType::kBf16, true, 2});
+    view.data = place(name, bits.data(), bits.size() * 2, {DType::kBf16, true, off(2)});
   } else if (format == WeightFormat::kF16) {
     const std::vector<std::uint16_t> bits = random_f16(random, n);
-    view.data = place(name, bits.data(), bits.size() * 2, {DType::kF16, true, 2});
+    view.data = place(name, bits.data(), bits.size() * 2, {DType::kF16, true, off(2)});
   } else {
     const bool is_int8 = format == WeightFormat::kMxint8;
     const std::vector<std::uint8_t> packed = random_bytes(random, is_int8 ? n : n / 2);
     std::vector<std::uint8_t> scales = random_bytes(random, n / kMxGroup);
     const int center = 127 + static_cast<int>(std::floor(std::log2(scale / 4)));
     for (std::uint8_t& s : scales) s = static_cast<std::uint8_t>(center + s % 4);
-    view.data =
-        place(name, packed.data(), packed.size(), {is_int8 ? DType::kI8 : DType::kU8, true, 1});
+    view.data = place(name, packed.data(), packed.size(),
+                      {is_int8 ? DType::kI8 : DType::kU8, true, off(1)});
     view.scales = static_cast<const std::uint8_t*>(
-        place(name + " scales", scales.data(), scales.size(), {DType::kU8, true, 3}));
+        place(name + " scales", scales.data(), scales.size(), {DType::kU8, true, off(3)}));
   }
   return view;
 }

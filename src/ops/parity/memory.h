@@ -42,9 +42,12 @@ class OpMemory {
   std::int32_t* state_i32(const std::string& name, const std::vector<std::int32_t>& values);
   void* cache(const std::string& name, const std::vector<float>& values);
   // A random weight, uniform in about [-gain, gain) / sqrt(cols) * 1.7. Data start off the
-  // alignment of a vector, data of grouped formats at an odd byte, as in a checkpoint.
+  // alignment of a vector, data of grouped formats at an odd byte, as in a checkpoint; after
+  // align_weights() at a multiple of 64 bytes.
   WeightView weight(std::uint64_t seed, const std::string& name, WeightFormat format,
                     std::int64_t rows, std::int64_t cols, float gain = 1);
+
+  void align_weights() { align_weights_ = true; }
 
   std::vector<OpOutput> outputs();
   // Which input was changed or which region's guard was overwritten; nothing when all is well.
@@ -72,6 +75,7 @@ class OpMemory {
   std::vector<std::byte> download(const Region& region);
 
   Backend& backend_;
+  bool align_weights_ = false;
   std::deque<Region> regions_;
 };
 

@@ -81,6 +81,7 @@ OpCase make_case(const EmbedCase& spec) {
 OpCase make_case(const LinearCase& spec) {
   const auto prepare = [spec](Backend& backend) {
     auto memory = std::make_unique<OpMemory>(backend);
+    if (spec.aligned) memory->align_weights();
     LinearArgs args;
     args.x = memory->input("x", values("x", spec.rows * spec.cols), spec.cols);
     Cost cost;
@@ -95,14 +96,15 @@ OpCase make_case(const LinearCase& spec) {
         std::move(memory), [&backend, args] { linear(backend, args); }, cost);
   };
   return {"linear",
-          fmt::format("{} M={} K={} N={}", format_name(spec.format), spec.rows, spec.cols,
-                      fmt::join(spec.outputs, "+")),
+          fmt::format("{} M={} K={} N={}{}", format_name(spec.format), spec.rows, spec.cols,
+                      fmt::join(spec.outputs, "+"), spec.aligned ? " aligned" : ""),
           prepare};
 }
 
 OpCase make_case(const HeadCase& spec) {
   const auto prepare = [spec](Backend& backend) {
     auto memory = std::make_unique<OpMemory>(backend);
+    if (spec.aligned) memory->align_weights();
     HeadArgs args;
     args.x = memory->input("x", values("x", spec.batch_rows * spec.hidden), spec.hidden);
     args.weight = memory->weight(kSeed, "weight", spec.format, spec.vocab, spec.hidden);
@@ -117,8 +119,8 @@ OpCase make_case(const HeadCase& spec) {
     return PreparedOp(std::move(memory), call, cost);
   };
   return {"head",
-          fmt::format("{} {} of {} rows D={} V={}", format_name(spec.format), spec.rows.size(),
-                      spec.batch_rows, spec.hidden, spec.vocab),
+          fmt::format("{} {} of {} rows D={} V={}{}", format_name(spec.format), spec.rows.size(),
+                      spec.batch_rows, spec.hidden, spec.vocab, spec.aligned ? " aligned" : ""),
           prepare};
 }
 
@@ -164,6 +166,7 @@ OpCase make_case(const MixNormCase& spec) {
 OpCase make_case(const GluCase& spec) {
   const auto prepare = [spec](Backend& backend) {
     auto memory = std::make_unique<OpMemory>(backend);
+    if (spec.aligned) memory->align_weights();
     GluMlpArgs args;
     args.x = memory->input("x", values("x", spec.rows * spec.hidden, 2), spec.hidden);
     args.gate = memory->weight(kSeed, "gate", spec.format, spec.inner, spec.hidden, 3);
@@ -183,11 +186,11 @@ OpCase make_case(const GluCase& spec) {
     return PreparedOp(
         std::move(memory), [&backend, args] { glu_mlp(backend, args); }, cost);
   };
-  return {
-      "glu_mlp",
-      fmt::format("{} {} M={} D={} F={}{}", format_name(spec.format), activation_name(spec.kind),
-                  spec.rows, spec.hidden, spec.inner, spec.add ? " add" : ""),
-      prepare};
+  return {"glu_mlp",
+          fmt::format("{} {} M={} D={} F={}{}{}", format_name(spec.format),
+                      activation_name(spec.kind), spec.rows, spec.hidden, spec.inner,
+                      spec.add ? " add" : "", spec.aligned ? " aligned" : ""),
+          prepare};
 }
 
 OpCase make_case(const RouteCase& spec) {
