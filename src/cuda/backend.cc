@@ -25,8 +25,13 @@ class CudaBackend final : public Backend {
         stream_(cuda::make_stream()),
         stage_(stream_.get()),
         graphs_(stream_.get()),
-        context_{device_, stream_.get(),      scratch_,
-                 stage_,  activation_dtype(), options.deterministic} {}
+        context_{device_,
+                 stream_.get(),
+                 scratch_,
+                 stage_,
+                 blas_,
+                 activation_dtype(),
+                 options.deterministic} {}
 
   std::string_view name() const override { return name_; }
   int num_threads() const override { return 1; }
@@ -120,6 +125,7 @@ class CudaBackend final : public Backend {
   cuda::Stream stream_;
   cuda::Scratch scratch_;
   cuda::BatchStage stage_;
+  cuda::CublasLt blas_;
   cuda::PassGraphs graphs_;
   cuda::HostTasks tasks_;
   cuda::Context context_;

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/batch_stage.h"
+#include "cuda/cublaslt.h"
 #include "cuda/device_info.h"
 #include "cuda/scratch.h"
 #include "ops/backend.h"
@@ -15,6 +16,7 @@ struct Context {
   cudaStream_t stream;  // all work is ordered on it
   Scratch& scratch;
   BatchStage& stage;
+  CublasLt& blas;
   // kBf16: activations are stored as bf16 and rounded where the op headers say; kF32: nowhere.
   DType activation;
   // The contract of docs/numerics.md: bits of a row do not depend on how many rows are computed

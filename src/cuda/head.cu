@@ -22,33 +22,32 @@ bool consecutive(std::span<const std::int32_t> rows) {
   return true;
 }
 
-// The chosen rows one after the other.
-const void* chosen_rows(Context& context, const HeadArgs& args) {
-  const auto* x = static_cast<const std::uint8_t*>(args.x.data);
-  const auto row_bytes = args.x.cols() * static_cast<std::int64_t>(dtype_bytes(context.activation));
-  if (consecutive(args.rows)) return x + args.rows[0] * row_bytes;
-  const auto count = static_cast<std::int64_t>(args.rows.size());
-  context.scratch.begin(Scratch::bytes_of<std::uint8_t>(count * row_bytes));
-  auto* gathered = context.scratch.take<std::uint8_t>(count * row_bytes);
-  const Launch how{.name = "head",
-                   .grid = dim3(static_cast<unsigned>(count)),
-                   .block = dim3(kThreads),
-                   .stream = context.stream};
-  launch(how, gather_rows, x, context.stage.ints(args.rows), row_bytes, gathered);
-  return gathered;
-}
-
 }  // namespace
 
 void head(Context& context, const HeadArgs& args) {
-  const Product product{.x = chosen_rows(context, args),
-                        .rows = static_cast<std::int64_t>(args.rows.size()),
-                        .cols = args.x.cols(),
-                        .outputs = {{args.weight, args.logits}},
-                        .num_outputs = 1,
-                        .finish = Finish::kLogits,
-                        .add = nullptr,
-                        .activation = {}};
+  const auto row_bytes = args.x.cols() * static_cast<std::int64_t>(dtype_bytes(context.activation));
+  const auto count = static_cast<std::int64_t>(args.rows.size());
+  const auto* x = static_cast<const std::uint8_t*>(args.x.data);
+  const std::int64_t gathered_bytes = consecutive(args.rows) ? 0 : count * row_bytes;
+  Product product{.x = gathered_bytes > 0 ? nullptr : x + args.rows[0] * row_bytes,
+                  .rows = count,
+                  .cols = args.x.cols(),
+                  .outputs = {{args.weight, args.logits}},
+                  .num_outputs = 1,
+                  .finish = Finish::kLogits,
+                  .add = nullptr,
+                  .activation = {}};
+  context.scratch.begin(Scratch::bytes_of<std::uint8_t>(gathered_bytes) +
+                        multiply_scratch(context, product));
+  if (gathered_bytes > 0) {
+    auto* gathered = context.scratch.take<std::uint8_t>(gathered_bytes);
+    const Launch how{.name = "rows of the head",
+                     .grid = dim3(static_cast<unsigned>(count)),
+                     .block = dim3(kThreads),
+                     .stream = context.stream};
+    launch(how, gather_rows, x, context.stage.ints(args.rows), row_bytes, gathered);
+    product.x = gathered;
+  }
   multiply(context, product);
 }
 

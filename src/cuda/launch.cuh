@@ -19,6 +19,8 @@ struct Launch {
   dim3 block;
   std::size_t shared_bytes = 0;
   cudaStream_t stream = nullptr;
+  // The kernel waits for what is ahead on the stream itself (device/overlap.cuh).
+  bool overlap = false;
 };
 
 // BALTORO_CUDA_SYNC=1 waits for each kernel, so that an error names the one that made it.
@@ -30,6 +32,15 @@ inline bool synchronous_launches() {
   return value;
 }
 
+// Whether a kernel runs as code for compute capability 9.0 or above; what the driver makes of PTX
+// for an older one has no instruction to wait with.
+template <typename Kernel>
+bool can_overlap(Kernel* kernel, const char* name) {
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), name);
+  return attributes.ptxVersion >= 90;
+}
+
 template <typename... Params, typename... Args>
 void launch(const Launch& how, void (*kernel)(Params...), Args&&... args) {
   constexpr std::size_t kDefaultLimit = 48 << 10;
@@ -39,8 +50,17 @@ void launch(const Launch& how, void (*kernel)(Params...), Args&&... args) {
                                static_cast<int>(how.shared_bytes)),
           how.name);
   }
-  kernel<<<how.grid, how.block, how.shared_bytes, how.stream>>>(std::forward<Args>(args)...);
-  check(cudaGetLastError(), how.name);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = how.grid;
+  config.blockDim = how.block;
+  config.dynamicSmemBytes = how.shared_bytes;
+  config.stream = how.stream;
+  config.attrs = &overlap;
+  config.numAttrs = how.overlap && can_overlap(kernel, how.name) ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), how.name);
   if (synchronous_launches()) check(cudaStreamSynchronize(how.stream), how.name);
 }
 

@@ -18,6 +18,7 @@ void linear(Context& context, const LinearArgs& args) {
     const LinearOutput& output = args.outputs[static_cast<std::size_t>(i)];
     product.outputs[i] = {output.weight, output.out.data};
   }
+  context.scratch.begin(multiply_scratch(context, product));
   multiply(context, product);
 }
 

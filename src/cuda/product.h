@@ -39,10 +39,35 @@ struct Product {
   constexpr int num_tiled() const { return finish == Finish::kGlu ? 1 : num_outputs; }
 };
 
-// By the fastest kernel that serves it.
+// Blocks that a kernel needs along the outputs.
+constexpr unsigned num_blocks(const Product& product, std::int64_t rows_a_block) {
+  std::int64_t blocks = 0;
+  for (int i = 0; i < product.num_tiled(); ++i) {
+    blocks += (product.outputs[i].weight.rows + rows_a_block - 1) / rows_a_block;
+  }
+  return static_cast<unsigned>(blocks);
+}
+
+// By the fastest kernels that serve it. Takes scratch: an op begins with multiply_scratch bytes for
+// each product beside its own.
 void multiply(Context& context, const Product& product);
+std::size_t multiply_scratch(Context& context, const Product& product);
 
 // Every format at any alignment, one warp an element. The order of a sum depends on K alone.
 void multiply_plain(Context& context, const Product& product);
+
+// These two take bf16 weights and activations at 16-byte alignment, K a multiple of 8, and give the
+// same bits, in an order that depends on K alone: one reads the weights once for up to 32 rows of
+// x, the other is for many.
+void multiply_stream(Context& context, const Product& product);
+void multiply_tiled(Context& context, const Product& product);
+
+// bf16 weights and activations by cuBLASLt, where it serves the product.
+bool multiply_large_serves(Context& context, const Product& product);
+std::size_t multiply_large_scratch(const Product& product);
+void multiply_large(Context& context, const Product& product);
+
+// Writes the values of a weight, exact in bf16, as such.
+void write_bf16(Context& context, const WeightView& weight, void* out);
 
 }  // namespace baltoro::cuda
