@@ -78,6 +78,16 @@ TEST_P(CudaKda, ManySequences) {
   expect_parity(released_head("700 sequences", batch), GetParam());
 }
 
+// Enough heads for the kernel that stays on its SM.
+TEST_P(CudaKda, ManyGeneratedRows) {
+  BALTORO_NEEDS_GPU();
+  std::vector<SequenceCase> batch;
+  for (int i = 0; i < 300; ++i) batch.push_back({1, i, kGenerated, false});
+  KdaCase spec = released_head("300 generated rows", batch);
+  spec.shape.num_heads = 32;
+  expect_parity(spec, GetParam());
+}
+
 // Each gate at its extremes: all decays at the bound, softplus decays of -1000, none at all, and
 // (through the range of the logits) both beside each other.
 TEST_P(CudaKda, StrongAndWeakDecays) {

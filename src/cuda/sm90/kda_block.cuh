@@ -21,28 +21,24 @@ constexpr int kHead = 128;  // Dk = Dv
 constexpr int kTile = 16;   // rows that share an anchor of their decays
 constexpr int kTiles = kBlock / kTile;
 
-// Matrices lie as shared memory will hold them: rows of 16-byte chunks, chunk c of row r in place
-// c ^ (r % 8), so that ldmatrix meets every bank once.
-__host__ __device__ constexpr int head_offset(int row, int column) {
-  return row * kHead + (((column >> 3) ^ (row & 7)) << 3) + (column & 7);
+// Matrices lie as shared memory will hold them, in panels of 64 columns (device/wgmma.cuh).
+constexpr int kPanel = kBlock * 64;
+__host__ __device__ constexpr int panel_offset(int row, int column) {
+  return row * 64 + ((((column >> 3) ^ row) & 7) << 3) + (column & 7);
 }
-__host__ __device__ constexpr int pair_offset(int row, int column) {
-  return row * kBlock + (((column >> 3) ^ (row & 7)) << 3) + (column & 7);
+__host__ __device__ constexpr int head_offset(int row, int column) {
+  return (column >> 6) * kPanel + panel_offset(row, column);
 }
 
-struct BlockOperands {
+struct BlockRecord {
   bf16 w[kBlock * kHead];   // -T (exp(G) K)
   bf16 q[kBlock * kHead];   // exp(G) Q
   bf16 k[kBlock * kHead];   // exp(G_last - G) K
-  bf16 p[kBlock * kBlock];  // P; 16 x 16 tiles above the diagonal are not written
+  bf16 p[kBlock * kBlock];  // P
   float decay[kHead];       // exp(G_last)
-};
-
-struct BlockRecord {
-  BlockOperands operands;
   // (T V)^T as the accumulators of mma.m16n8k16 hold it: 16 value columns, 16 rows, lane.
   uint4 u[kHead / 16][kTiles][32];
 };
-static_assert(sizeof(BlockOperands) == 57856 && sizeof(BlockRecord) == 74240);
+static_assert(sizeof(BlockRecord) == 74240);
 
 }  // namespace baltoro::cuda

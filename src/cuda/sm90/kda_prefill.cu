@@ -2,7 +2,6 @@
 // pass over all blocks, a walk over the blocks of each sequence, output norm and gate.
 #include <algorithm>
 
-#include "cuda/device/reduce.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/sm90/kda_prefill.cuh"
 #include "cuda/sm90/kda_scan.cuh"
@@ -14,16 +13,11 @@ namespace {
 // Records that are in memory at once; a longer batch goes in several rounds.
 constexpr std::int64_t kMaxRecordBytes = std::int64_t{1} << 30;
 
-struct DeviceRows {
-  const std::int32_t* sequence;  // [count]
-  std::int32_t count;
-};
-
 // Grid: (head, block - window.begin).
 template <bool kBounded>
 __global__ void __launch_bounds__(kPrepareThreads, 2)
     prepare_blocks(KdaParams<bf16> p, BlockWindow window) {
-#if __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(128) unsigned char raw[];
   PrepareShared& s = *reinterpret_cast<PrepareShared*>(raw);
   const int head = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
@@ -35,23 +29,25 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
   const TileRows rows{block.first_row + kTile * tile,
                       block.first_row - sequence.first_row + kTile * tile,
                       min(kTile, block.num_rows - kTile * tile)};
-  const std::int64_t slot = sequence.state_slot;
-
-  std::uint32_t q[kTile], k[kTile];
-  convolve_tile(p, rows, conv_channel(p, head, column), slot, q);
-  store_squares(q, lane, s.squares[0][warp % 2] + kTile * tile);
-  convolve_tile(p, rows, conv_channel(p, head, kHead + column), slot, k);
-  store_squares(k, lane, s.squares[1][warp % 2] + kTile * tile);
-  {
-    std::uint32_t v[kTile];
-    convolve_tile(p, rows, conv_channel(p, head, 2 * kHead + column), slot, v);
-#pragma unroll
-    for (int r = 0; r < kTile; ++r) {
-      *reinterpret_cast<std::uint32_t*>(s.v + head_offset(kTile * tile + r, column)) = v[r];
+  const TilePlaces places(tile, column);
+  const std::int64_t channel = static_cast<std::int64_t>(head) * kHead + column;
+  const std::int64_t stride = static_cast<std::int64_t>(p.heads) * kHead;
+  std::uint32_t logits[kTile];
+  load_tile(p.decay_logits + rows.first_row * stride + channel, stride, rows.count, logits);
+  // q, k, v; what the next reads is under way while one is computed.
+  ConvTile next;
+  load_conv(p, rows, conv_channel(p, head, column), sequence.state_slot, next);
+#pragma unroll 1
+  for (int i = 0; i < 3; ++i) {
+    const ConvTile now = next;
+    if (i < 2) {
+      load_conv(p, rows, conv_channel(p, head, (i + 1) * kHead + column), sequence.state_slot,
+                next);
     }
+    convolve(now, rows.count, places, s.q_left + i * kBlock * kHead);
   }
   float2 sums[kTile];
-  sum_decays(p, rows, head, column, sums);
+  sum_decays<kBounded>(p, logits, rows.count, channel, sums);
   *reinterpret_cast<float2*>(&s.total[tile][column]) = sums[kTile - 1];
   if (threadIdx.x < kBlock) {
     const int r = static_cast<int>(threadIdx.x);
@@ -59,29 +55,31 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
     s.beta[r] = r < block.num_rows ? sigmoid(to_f32(p.beta_logits[at])) : 0.0f;
   }
   __syncthreads();
-  if (threadIdx.x < 2 * kBlock) {
-    const int kind = static_cast<int>(threadIdx.x) / kBlock;
-    const int r = static_cast<int>(threadIdx.x) % kBlock;
-    s.norms[kind][r] = 1.0f / sqrtf(s.squares[kind][0][r] + s.squares[kind][1][r] + kL2NormEps);
-  } else {
-    const int d = static_cast<int>(threadIdx.x) - 2 * kBlock;
-    out.operands.decay[d] =
-        exp2_fast(s.total[0][d] + s.total[1][d] + s.total[2][d] + s.total[3][d]);
+  // Each warp has 16 rows of queries or of keys.
+  const int is_key = warp % 2;
+  const bf16* own = is_key ? s.k_left : s.q_left;
+  store_norms(multiply_pairs(own, tile * kTile, own, tile * kTile, lane, nullptr, 0), lane,
+              s.norms[is_key] + tile * kTile);
+  if (threadIdx.x < kHead) {
+    const int d = static_cast<int>(threadIdx.x);
+    out.decay[d] = exp2_fast(s.total[0][d] + s.total[1][d] + s.total[2][d] + s.total[3][d]);
   }
   __syncthreads();
-  normalize(q, s.norms[0] + kTile * tile);
-  normalize(k, s.norms[1] + kTile * tile);
+  std::uint32_t q[kTile], k[kTile];
+  normalize(places, s.q_left, s.norms[0] + kTile * tile, q);
+  normalize(places, s.k_left, s.norms[1] + kTile * tile, k);
   PairTile inside{};
-  if constexpr (!kBounded) inside = pairs_by_halves(s, q, k, sums, column, warp, lane);
-  store_factors<kBounded>(s, out.operands, q, k, sums, tile, column);
+  if constexpr (!kBounded) inside = pairs_by_halves(s, q, k, sums, places, warp, lane);
+  store_factors<kBounded>(s, out, q, k, sums, places, tile, column);
   __syncthreads();
 
-  // Warps pair up for a tile's rows: keys and queries. Pairs of different tiles are dealt in turn.
   if constexpr (kBounded) {
-    inside = multiply_pairs(warp % 2 == 0 ? s.k_left : s.q_left, tile * kTile, s.k_right,
-                            tile * kTile, lane, nullptr, 0);
+    inside = multiply_pairs(own, tile * kTile, s.k_right, tile * kTile, lane, nullptr, 0);
   }
-  store_pairs(s, out.operands, inside, warp % 2 == 1, tile * kTile, tile * kTile, lane);
+  store_pairs(s, out, inside, !is_key, tile * kTile, tile * kTile, lane);
+  __syncthreads();
+  // Pairs of different tiles are dealt in turn; warps with fewer invert the diagonal tiles.
+  if (warp >= kTiles) invert_tile(s.a, (warp - kTiles) * kTile, lane);
   for (int unit = warp; unit < 12; unit += 8) {
     const int pair = unit / 2;  // (1,0) (2,0) (2,1) (3,0) (3,1) (3,2)
     const int i = pair < 1 ? 1 : (pair < 3 ? 2 : 3);
@@ -89,14 +87,15 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
     const PairTile product =
         multiply_pairs(unit % 2 == 0 ? s.k_left : s.q_left, i * kTile, s.k_ahead, j * kTile, lane,
                        s.total[min(j + 1, kTiles - 1)], i - j - 1);
-    store_pairs(s, out.operands, product, unit % 2 == 1, i * kTile, j * kTile, lane);
+    store_pairs(s, out, product, unit % 2 == 1, i * kTile, j * kTile, lane);
+    if (unit % 2 == 0) clear_pairs(out, j * kTile, i * kTile, lane);
   }
   __syncthreads();
-  invert(s.a, warp, lane);
+  merge_inverses(s.a, warp, lane);
   apply_inverse(s, out, warp, lane);
   bulk_store_fence();
   __syncthreads();
-  if (threadIdx.x == 0) bulk_store(out.operands.w, s.q_left, sizeof(out.operands.w));
+  if (threadIdx.x == 0) bulk_store(out.w, s.q_left, sizeof(out.w));
 #endif
 }
 
@@ -116,28 +115,43 @@ __global__ void store_histories(KdaParams<bf16> p) {
   store_history(p, sequence, channel, sequence.num_rows, sequence.state_slot);
 }
 
-// out = norm(o) gate in place; a warp a head of a row.
-__global__ void __launch_bounds__(256) norm_and_gate(KdaParams<bf16> p, DeviceRows rows) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
-  if (item >= static_cast<std::int64_t>(rows.count) * p.heads) return;
-  const std::int64_t row = item / p.heads;
-  if (p.sequences[rows.sequence[row]].is_generated) return;
-  const std::int64_t at = item * kHead + 4 * lane;
-  const uint2 o = *reinterpret_cast<const uint2*>(p.out + at);
-  const float2 low = unpack_bf16(o.x), high = unpack_bf16(o.y);
-  const float squares = low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y;
-  const float scale = 1.0f / sqrtf(warp_sum(squares) * (1.0f / kHead) + p.norm_eps);
-  const float4 norm = reinterpret_cast<const float4*>(p.o_norm)[lane];
-  float4 factor{scale * norm.x, scale * norm.y, scale * norm.z, scale * norm.w};
-  if (p.gate != nullptr) {
-    const uint2 gate = *reinterpret_cast<const uint2*>(p.gate + at);
-    const float2 g0 = unpack_bf16(gate.x), g1 = unpack_bf16(gate.y);
-    factor = {factor.x * sigmoid_fast(g0.x), factor.y * sigmoid_fast(g0.y),
-              factor.z * sigmoid_fast(g1.x), factor.w * sigmoid_fast(g1.y)};
+// out = norm(o) gate in place. Grid: (row, eight heads); 16 threads a head.
+__global__ void __launch_bounds__(128)
+    norm_and_gate(KdaParams<bf16> p, const std::int32_t* row_sequence) {
+  const int head = static_cast<int>(blockIdx.y) * 8 + static_cast<int>(threadIdx.x) / 16;
+  const std::int64_t row = blockIdx.x;
+  if (p.sequences[row_sequence[row]].is_generated) return;
+  const bool exists = head < p.heads;
+  const int column = static_cast<int>(threadIdx.x) % 16 * 8;
+  const std::int64_t at = (row * p.heads + (exists ? head : 0)) * kHead + column;
+  uint4 words = *reinterpret_cast<const uint4*>(p.out + at);
+  uint4 gates{};
+  if (p.gate != nullptr) gates = *reinterpret_cast<const uint4*>(p.gate + at);
+  std::uint32_t* o = &words.x;
+  const std::uint32_t* gate = &gates.x;
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 value = unpack_bf16(o[i]);
+    squares += value.x * value.x + value.y * value.y;
   }
-  *reinterpret_cast<uint2*>(p.out + at) = {pack_bf16(low.x * factor.x, low.y * factor.y),
-                                           pack_bf16(high.x * factor.z, high.y * factor.w)};
+#pragma unroll
+  for (int offset = 8; offset > 0; offset /= 2) {
+    squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+  }
+  const float scale = 1.0f / sqrtf(squares * (1.0f / kHead) + p.norm_eps);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 norm = *reinterpret_cast<const float2*>(p.o_norm + column + 2 * i);
+    float2 value = unpack_bf16(o[i]);
+    value = {value.x * scale * norm.x, value.y * scale * norm.y};
+    if (p.gate != nullptr) {
+      const float2 g = unpack_bf16(gate[i]);
+      value = {value.x * sigmoid_fast(g.x), value.y * sigmoid_fast(g.y)};
+    }
+    o[i] = pack_bf16(value.x, value.y);
+  }
+  if (exists) *reinterpret_cast<uint4*>(p.out + at) = words;
 }
 
 template <int kWarps>
@@ -180,7 +194,7 @@ void kda_prefill(Context& context, const KdaParams<bf16>& p, const DeviceBatch& 
             .stream = context.stream},
            p.lower_bound < 0 ? prepare_blocks<true> : prepare_blocks<false>, p, window);
     if (few) {
-      scan<2>(context, p, batch, window);
+      scan<4>(context, p, batch, window);
     } else {
       scan<8>(context, p, batch, window);
     }
@@ -192,10 +206,10 @@ void kda_prefill(Context& context, const KdaParams<bf16>& p, const DeviceBatch& 
        .stream = context.stream},
       store_histories, p);
   launch({.name = "kda_mix, norm and gate",
-          .grid = dim3(ceil_div(static_cast<std::int64_t>(batch.num_rows) * p.heads, 8)),
-          .block = dim3(256),
+          .grid = dim3(static_cast<unsigned>(batch.num_rows), ceil_div(p.heads, 8)),
+          .block = dim3(128),
           .stream = context.stream},
-         norm_and_gate, p, DeviceRows{batch.row_sequence, batch.num_rows});
+         norm_and_gate, p, batch.row_sequence);
 }
 
 }  // namespace baltoro::cuda

@@ -15,15 +15,14 @@ constexpr float kLog2e = 1.4426950408889634f;
 
 struct PrepareShared {
   // bf16 [64, 128] at head_offset. L: the sum of the log decays of a tile's rows up to this one.
-  bf16 k_left[kBlock * kHead];   // exp(L) k
-  bf16 q_left[kBlock * kHead];   // exp(L) q Dk^-1/2; later -W
-  bf16 k_right[kBlock * kHead];  // exp(-L) k, for pairs inside a tile
-  bf16 k_ahead[kBlock * kHead];  // exp(L_last - L) k, for pairs with later tiles
+  bf16 q_left[kBlock * kHead];  // q after SiLU, exp(L) q, at last -W
+  bf16 k_left[kBlock * kHead];  // k after SiLU, exp(L) k
   bf16 v[kBlock * kHead];
+  bf16 k_right[kBlock * kHead];   // exp(-L) k, for pairs inside a tile
+  bf16 k_ahead[kBlock * kHead];   // exp(L_last - L) k, for pairs with later tiles
   float a[kBlock * kPairStride];  // A, then (I + A)^-1
-  float squares[2][2][kBlock];    // of q and k, by half of the channels
-  float norms[2][kBlock];
-  float total[kTiles][kHead];  // sum of a tile's log2 decays
+  float norms[2][kBlock];         // scales of the L2 norms of q and k
+  float total[kTiles][kHead];     // sum of a tile's log2 decays
   float beta[kBlock];
 };
 static_assert(sizeof(PrepareShared) <= (227 << 10) / 2 - 1024);
@@ -33,118 +32,143 @@ __device__ __forceinline__ float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 __device__ __forceinline__ float sigmoid_fast(float x) {
-  return __fdividef(1.0f, 1.0f + exp2_fast(-kLog2e * x));
+  return reciprocal_fast(1.0f + exp2_fast(-kLog2e * x));
 }
 __device__ __forceinline__ void store_pair(bf16* to, float low, float high) {
   *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(low, high);
 }
 
+// Where a thread's two channels of its tile's rows lie in a matrix: offsets of rows 0 to 7, the
+// others are 8 rows on.
+struct TilePlaces {
+  int row[8];
+
+  __device__ TilePlaces(int tile, int column) {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) row[r] = head_offset(tile * kTile + r, column);
+  }
+  __device__ std::uint32_t& word(bf16* matrix, int r) const {
+    return *reinterpret_cast<std::uint32_t*>(matrix + row[r % 8] + r / 8 * 8 * 64);
+  }
+};
+
 // The rows of one thread: two channels of one head in the 16 rows of one tile.
 struct TileRows {
   std::int64_t first_row;  // of the tile, in the batch
   int since_call;          // rows of this call before the tile
-  int count;               // rows that exist, in [.., 16]; the others are zero
+  int count;               // rows that exist, at most 16; the others count as zero
 };
 
-// Two neighbouring channels of the tile's rows after conv and SiLU, rounded: one register a row.
-__device__ __forceinline__ void convolve_tile(const KdaParams<bf16>& p, const TileRows& rows,
-                                              const ConvChannel<bf16>& channel, std::int64_t slot,
-                                              std::uint32_t (&out)[kTile]) {
-  const bf16* at = channel.rows + rows.first_row * channel.stride;
-  std::uint32_t x[kTile];
+// Two neighbouring channels, `at` those of the first row, one register a row.
+__device__ __forceinline__ void load_tile(const bf16* at, std::int64_t stride, int count,
+                                          std::uint32_t (&x)[kTile]) {
+  if (count == kTile) {
 #pragma unroll
-  for (int r = 0; r < kTile; ++r) {
-    x[r] = r < rows.count ? *reinterpret_cast<const std::uint32_t*>(at + r * channel.stride) : 0;
+    for (int r = 0; r < kTile; ++r) {
+      x[r] = *reinterpret_cast<const std::uint32_t*>(at + r * stride);
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) {
+      x[r] = r < count ? *reinterpret_cast<const std::uint32_t*>(at + r * stride) : 0;
+    }
   }
-  float2 window[3];
+}
+
+// What the conv of two channels reads.
+struct ConvTile {
+  std::uint32_t x[kTile];
+  float2 window[3];  // the rows before, oldest first
+  float4 taps[2];
+};
+
+__device__ __forceinline__ void load_conv(const KdaParams<bf16>& p, const TileRows& rows,
+                                          const ConvChannel<bf16>& channel, std::int64_t slot,
+                                          ConvTile& tile) {
+  const bf16* at = channel.rows + rows.first_row * channel.stride;
+  load_tile(at, channel.stride, rows.count, tile.x);
 #pragma unroll
   for (int j = 0; j < 3; ++j) {
     if (rows.count <= 0) {
-      window[j] = {0, 0};
+      tile.window[j] = {0, 0};
     } else if (rows.since_call + j - 3 >= 0) {
-      window[j] =
+      tile.window[j] =
           unpack_bf16(*reinterpret_cast<const std::uint32_t*>(at + (j - 3) * channel.stride));
     } else {
-      window[j] = *reinterpret_cast<const float2*>(
+      tile.window[j] = *reinterpret_cast<const float2*>(
           conv_history(p, slot) + (rows.since_call + j) * conv_channels(p) + channel.position);
     }
   }
-  const float4 w0 = reinterpret_cast<const float4*>(channel.taps)[0];
-  const float4 w1 = reinterpret_cast<const float4*>(channel.taps)[1];
-#pragma unroll
-  for (int r = 0; r < kTile; ++r) {
-    const float2 now = unpack_bf16(x[r]);
-    const float y0 = w0.x * window[0].x + w0.y * window[1].x + w0.z * window[2].x + w0.w * now.x;
-    const float y1 = w1.x * window[0].y + w1.y * window[1].y + w1.z * window[2].y + w1.w * now.y;
-    window[0] = window[1];
-    window[1] = window[2];
-    window[2] = now;
-    const std::uint32_t pair = pack_bf16(y0 * sigmoid_fast(y0), y1 * sigmoid_fast(y1));
-    out[r] = r < rows.count ? pair : 0;
-  }
+  tile.taps[0] = reinterpret_cast<const float4*>(channel.taps)[0];
+  tile.taps[1] = reinterpret_cast<const float4*>(channel.taps)[1];
 }
 
-// Sums of squares of 16 rows over the warp's channels: lane 2 i has that of row i in the end.
-__device__ __forceinline__ void store_squares(const std::uint32_t (&x)[kTile], int lane,
-                                              float* out) {
-  float s[kTile];
+// The tile's rows after conv and SiLU, rounded, into a matrix.
+__device__ __forceinline__ void convolve(const ConvTile& tile, int count, const TilePlaces& places,
+                                         bf16* out) {
+  float2 w[3] = {tile.window[0], tile.window[1], tile.window[2]};
+  const float4 a = tile.taps[0], b = tile.taps[1];
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const float2 value = unpack_bf16(x[r]);
-    s[r] = value.x * value.x + value.y * value.y;
+    const float2 x = unpack_bf16(tile.x[r]);
+    const float y0 = a.x * w[0].x + a.y * w[1].x + a.z * w[2].x + a.w * x.x;
+    const float y1 = b.x * w[0].y + b.y * w[1].y + b.z * w[2].y + b.w * x.y;
+    w[0] = w[1];
+    w[1] = w[2];
+    w[2] = x;
+    places.word(out, r) = pack_bf16(y0 * sigmoid_fast(y0), y1 * sigmoid_fast(y1));
   }
+  if (count < kTile) {
 #pragma unroll
-  for (int step = 0; step < 4; ++step) {
-    const int half = (kTile / 2) >> step;
-    const bool upper = (lane & (2 * half)) != 0;
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      const float keep = upper ? s[i + half] : s[i];
-      const float send = upper ? s[i] : s[i + half];
-      s[i] = keep + __shfl_xor_sync(0xffffffffu, send, 2 * half);
+    for (int r = 0; r < kTile; ++r) {
+      if (r >= count) places.word(out, r) = 0;
     }
   }
-  const float sum = s[0] + __shfl_xor_sync(0xffffffffu, s[0], 1);
-  if (lane % 2 == 0) out[lane / 2] = sum;
 }
 
-// L, in powers of two, of two channels.
-__device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p, const TileRows& rows, int head,
-                                           int column, float2 (&sums)[kTile]) {
-  const std::int64_t stride = static_cast<std::int64_t>(p.heads) * kHead;
-  const std::int64_t c = static_cast<std::int64_t>(head) * kHead + column;
-  const bf16* at = p.decay_logits + rows.first_row * stride + c;
-  std::uint32_t x[kTile];
-#pragma unroll
-  for (int r = 0; r < kTile; ++r) {
-    x[r] = r < rows.count ? *reinterpret_cast<const std::uint32_t*>(at + r * stride) : 0;
-  }
+// L, in powers of two, of two channels from their logits; `c`: the first of H * Dk channels.
+template <bool kBounded>
+__device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
+                                           const std::uint32_t (&logits)[kTile], int count,
+                                           std::int64_t c, float2 (&sums)[kTile]) {
   const float2 bias = *reinterpret_cast<const float2*>(p.dt_bias + c);
-  const float rate = expf(p.a_log[head]);
+  // Bounded: lower_bound / (1 + 2^-(log2e rate (logit + bias))).
+  const float slope = -kLog2e * expf(p.a_log[c / kHead]);
+  const float2 offset{slope * bias.x, slope * bias.y};
+  const float bound = kLog2e * p.lower_bound;
   float2 sum{0, 0};
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const float2 logits = unpack_bf16(x[r]);
-    float g0, g1;
-    if (p.lower_bound < 0) {
-      g0 = p.lower_bound * sigmoid_fast(rate * (logits.x + bias.x));
-      g1 = p.lower_bound * sigmoid_fast(rate * (logits.y + bias.y));
+    const float2 x = unpack_bf16(logits[r]);
+    if constexpr (kBounded) {
+      sum.x += bound * reciprocal_fast(1.0f + exp2_fast(slope * x.x + offset.x));
+      sum.y += bound * reciprocal_fast(1.0f + exp2_fast(slope * x.y + offset.y));
     } else {
-      g0 = -rate * softplus(logits.x + bias.x);
-      g1 = -rate * softplus(logits.y + bias.y);
+      sum.x += slope * softplus(x.x + bias.x);
+      sum.y += slope * softplus(x.y + bias.y);
     }
-    sum.x += r < rows.count ? kLog2e * g0 : 0.0f;
-    sum.y += r < rows.count ? kLog2e * g1 : 0.0f;
     sums[r] = sum;
+  }
+  if (count < kTile) {
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) {
+      if (r >= count) sums[r] = r == 0 ? float2{0, 0} : sums[r - 1];
+    }
   }
 }
 
-// x -> bf16(x * scale), as the prompt form rounds the norm.
-__device__ __forceinline__ void normalize(std::uint32_t (&x)[kTile], const float* scales) {
+// bf16(x * scale) of the tile's rows, as the prompt form rounds the norm.
+__device__ __forceinline__ void normalize(const TilePlaces& places, bf16* matrix,
+                                          const float* scales, std::uint32_t (&x)[kTile]) {
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const float2 value = unpack_bf16(x[r]);
+    const float2 value = unpack_bf16(places.word(matrix, r));
     x[r] = pack_bf16(value.x * scales[r], value.y * scales[r]);
   }
 }
@@ -153,10 +177,11 @@ constexpr float kQueryScale = 0.08838834764831845f;  // 128^-1/2
 
 // Left and right factors of the pairs, and the two matrices that meet the state.
 template <bool kBounded>
-__device__ __forceinline__ void store_factors(PrepareShared& s, BlockOperands& out,
+__device__ __forceinline__ void store_factors(PrepareShared& s, BlockRecord& out,
                                               const std::uint32_t (&q)[kTile],
                                               const std::uint32_t (&k)[kTile],
-                                              const float2 (&sums)[kTile], int tile, int column) {
+                                              const float2 (&sums)[kTile], const TilePlaces& places,
+                                              int tile, int column) {
   float2 before{0, 0}, after{0, 0};
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
@@ -166,25 +191,30 @@ __device__ __forceinline__ void store_factors(PrepareShared& s, BlockOperands& o
     after.x += i > tile ? total.x : 0.0f;
     after.y += i > tile ? total.y : 0.0f;
   }
-  before = {exp2_fast(before.x), exp2_fast(before.y)};
+  before = {kQueryScale * exp2_fast(before.x), kQueryScale * exp2_fast(before.y)};
   after = {exp2_fast(after.x), exp2_fast(after.y)};
   const float2 last = sums[kTile - 1];
+  const float2 total{exp2_fast(last.x), exp2_fast(last.y)};
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const int at = head_offset(tile * kTile + r, column);
     const float2 qr = unpack_bf16(q[r]), kr = unpack_bf16(k[r]);
     const float2 e{exp2_fast(sums[r].x), exp2_fast(sums[r].y)};
-    const float2 ql{qr.x * kQueryScale * e.x, qr.y * kQueryScale * e.y};
-    const float2 ahead{kr.x * exp2_fast(last.x - sums[r].x), kr.y * exp2_fast(last.y - sums[r].y)};
-    store_pair(s.k_left + at, kr.x * e.x, kr.y * e.y);
-    store_pair(s.q_left + at, ql.x, ql.y);
-    store_pair(s.k_ahead + at, ahead.x, ahead.y);
+    const float2 ql{qr.x * e.x, qr.y * e.y};
+    float2 ahead;
     if constexpr (kBounded) {
       // At most 16 rows x 5: below 2^116.
-      store_pair(s.k_right + at, kr.x * exp2_fast(-sums[r].x), kr.y * exp2_fast(-sums[r].y));
+      const float2 inverse{exp2_fast(-sums[r].x), exp2_fast(-sums[r].y)};
+      const float2 right{kr.x * inverse.x, kr.y * inverse.y};
+      places.word(s.k_right, r) = pack_bf16(right.x, right.y);
+      ahead = {right.x * total.x, right.y * total.y};
+    } else {
+      ahead = {kr.x * exp2_fast(last.x - sums[r].x), kr.y * exp2_fast(last.y - sums[r].y)};
     }
-    store_pair(out.q + at, ql.x * before.x, ql.y * before.y);
-    store_pair(out.k + at, ahead.x * after.x, ahead.y * after.y);
+    places.word(s.k_left, r) = pack_bf16(kr.x * e.x, kr.y * e.y);
+    places.word(s.q_left, r) = pack_bf16(ql.x, ql.y);
+    places.word(s.k_ahead, r) = pack_bf16(ahead.x, ahead.y);
+    places.word(out.q, r) = pack_bf16(ql.x * before.x, ql.y * before.y);
+    places.word(out.k, r) = pack_bf16(ahead.x * after.x, ahead.y * after.y);
   }
 }
 
@@ -233,8 +263,16 @@ __device__ __forceinline__ PairTile multiply_pairs(const bf16* left, int row, co
   return tile;
 }
 
+// Scales of the L2 norms of a tile's rows from the products of its rows with each other.
+__device__ __forceinline__ void store_norms(const PairTile& tile, int lane, float* out) {
+  const int g = lane / 4;
+  if (g / 2 != lane % 4) return;  // not on the diagonal
+  out[g] = 1.0f / sqrtf((g % 2 == 0 ? tile.c[0].x : tile.c[0].y) + kL2NormEps);
+  out[g + 8] = 1.0f / sqrtf((g % 2 == 0 ? tile.c[1].z : tile.c[1].w) + kL2NormEps);
+}
+
 // A pair tile to its place: products of keys to A, of queries to P.
-__device__ __forceinline__ void store_pairs(PrepareShared& s, BlockOperands& out,
+__device__ __forceinline__ void store_pairs(PrepareShared& s, BlockRecord& out,
                                             const PairTile& tile, bool is_query, int row,
                                             int column, int lane) {
   const int g = lane / 4, t = 2 * (lane % 4);
@@ -246,7 +284,8 @@ __device__ __forceinline__ void store_pairs(PrepareShared& s, BlockOperands& out
       const int r = row + g + 8 * half;
       float x = half == 0 ? tile.c[h].x : tile.c[h].z, y = half == 0 ? tile.c[h].y : tile.c[h].w;
       if (is_query) {
-        store_pair(out.p + pair_offset(r, c), c <= r ? x : 0.0f, c + 1 <= r ? y : 0.0f);
+        store_pair(out.p + panel_offset(r, c), c <= r ? kQueryScale * x : 0.0f,
+                   c + 1 <= r ? kQueryScale * y : 0.0f);
       } else {
         x = c < r ? s.beta[r] * x : 0.0f;
         y = c + 1 < r ? s.beta[r] * y : 0.0f;
@@ -256,13 +295,19 @@ __device__ __forceinline__ void store_pairs(PrepareShared& s, BlockOperands& out
   }
 }
 
+// A tile of P above the diagonal.
+__device__ __forceinline__ void clear_pairs(BlockRecord& out, int row, int column, int lane) {
+  *reinterpret_cast<uint4*>(out.p + panel_offset(row + lane / 2, column + 8 * (lane % 2))) = {0, 0,
+                                                                                              0, 0};
+}
+
 // Pairs inside a tile of the unbounded gate: they meet at the middle of halves, quarters, ... of
-// the tile, so that each factor decays. Warp w makes rows of tile w / 2, keys or queries.
+// the tile, so that each factor decays. Warp w makes rows of tile w / 2, of queries or (w odd) of keys.
 __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
                                                     const std::uint32_t (&q)[kTile],
                                                     const std::uint32_t (&k)[kTile],
-                                                    const float2 (&sums)[kTile], int column,
-                                                    int warp, int lane) {
+                                                    const float2 (&sums)[kTile],
+                                                    const TilePlaces& places, int warp, int lane) {
   const int tile = warp / 2, g = lane / 4, t = 2 * (lane % 4);
   PairTile result{};
 #pragma unroll
@@ -270,7 +315,6 @@ __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
     const int half = (kTile / 2) >> step;  // 0 at last: each row with itself
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
-      const int at = head_offset(tile * kTile + r, column);
       const float2 qr = unpack_bf16(q[r]), kr = unpack_bf16(k[r]);
       float2 e{1, 1};
       if (half > 0) {
@@ -278,11 +322,11 @@ __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
         const float sign = (r & half) != 0 ? 1.0f : -1.0f;
         e = {exp2_fast(sign * (sums[r].x - middle.x)), exp2_fast(sign * (sums[r].y - middle.y))};
       }
-      store_pair(s.k_right + at, kr.x * e.x, kr.y * e.y);
-      store_pair(s.q_left + at, qr.x * kQueryScale * e.x, qr.y * kQueryScale * e.y);
+      places.word(s.k_right, r) = pack_bf16(kr.x * e.x, kr.y * e.y);
+      places.word(s.q_left, r) = pack_bf16(qr.x * e.x, qr.y * e.y);
     }
     __syncthreads();
-    const PairTile product = multiply_pairs(warp % 2 == 0 ? s.k_right : s.q_left, tile * kTile,
+    const PairTile product = multiply_pairs(warp % 2 == 1 ? s.k_right : s.q_left, tile * kTile,
                                             s.k_right, tile * kTile, lane, nullptr, 0);
     const auto belongs = [half](int i, int j) {
       return half == 0 ? i == j

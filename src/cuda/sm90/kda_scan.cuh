@@ -1,11 +1,12 @@
 // Second pass of the chunkwise KDA prefill: a block of threads walks the blocks of rows of one head
-// of one sequence. A warp owns 16 value columns of the state for the whole walk, in f32
-// accumulators, as S^T [16, Dk]. Transposed, every product of a step takes the state or the new
-// values as its left operand straight from the accumulators, so warps never wait for each other.
+// of one sequence. A warpgroup owns 64 value columns of the state for the whole walk, in f32
+// accumulators, as S^T [64, Dk]. Transposed, every product of a step takes the state or the new
+// values as its left operand straight from the accumulators, so no data passes between threads.
 #pragma once
 
 #include "cuda/device/bulk_copy.cuh"
 #include "cuda/device/mma.cuh"
+#include "cuda/device/wgmma.cuh"
 #include "cuda/kda.cuh"
 #include "cuda/sm90/kda_block.cuh"
 
@@ -24,8 +25,11 @@ struct BlockWindow {
 
 constexpr int kStages = 3;
 
+struct alignas(1024) ScanStage {
+  BlockRecord record;
+};
 struct ScanShared {
-  BlockOperands stages[kStages];
+  ScanStage stages[kStages];
   std::uint64_t full[kStages];
   std::uint64_t empty[kStages];
 };
@@ -65,53 +69,45 @@ __device__ __forceinline__ uint4 as_left(const float4& c0, const float4& c1) {
           pack_bf16(c1.z, c1.w)};
 }
 
-// N^T = U^T - S^T W^T and O^T = S^T Q^T.
-__device__ __forceinline__ void meet_state(const BlockOperands& in, const StateTile& s, int lane,
-                                           RowTile& values, RowTile& out) {
+// One block of rows: values holds U^T and becomes N^T = U^T - S^T W^T;
+//   O^T = S^T Q^T + N^T P^T;  S^T <- S^T diag(decay) + N^T K.
+// By a warpgroup, on 64 value columns.
+__device__ __forceinline__ void step(const BlockRecord& in, int lane, StateTile& s, RowTile& values,
+                                     RowTile& out) {
+  uint4 before[kHead / 16];
 #pragma unroll
-  for (int d = 0; d < kHead; d += 16) {
-    const uint4 left = as_left(s.c[d / 8], s.c[d / 8 + 1]);
-    const int place = head_offset(lane & 15, d + (lane >> 4) * 8);
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-      const uint4 w = load_matrices(in.w + place + i * kTile * kHead);
-      mma_bf16(values.c[2 * i], left, w.x, w.z);
-      mma_bf16(values.c[2 * i + 1], left, w.y, w.w);
-      const uint4 q = load_matrices(in.q + place + i * kTile * kHead);
-      mma_bf16(out.c[2 * i], left, q.x, q.z);
-      mma_bf16(out.c[2 * i + 1], left, q.y, q.w);
-    }
-  }
-}
-
-// O^T += N^T P^T;  S^T <- S^T diag(decay) + N^T K.
-__device__ __forceinline__ void advance(const BlockOperands& in, const RowTile& values, int lane,
-                                        StateTile& s, RowTile& out) {
-  uint4 left[kTiles];
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) left[j] = as_left(values.c[2 * j], values.c[2 * j + 1]);
+  for (int i = 0; i < kHead / 16; ++i) before[i] = as_left(s.c[2 * i], s.c[2 * i + 1]);
 #pragma unroll
   for (int n = 0; n < kHead / 8; ++n) {
     const float2 decay = *reinterpret_cast<const float2*>(in.decay + 8 * n + 2 * (lane % 4));
     s.c[n] = {s.c[n].x * decay.x, s.c[n].y * decay.y, s.c[n].z * decay.x, s.c[n].w * decay.y};
   }
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kHead / 16; ++i) {
+    wgmma_n64(values.c, before[i], panel_descriptor(in.w + i / 4 * kPanel + i % 4 * 16));
+  }
+  wgmma_commit();
+#pragma unroll
+  for (int i = 0; i < kHead / 16; ++i) {
+    wgmma_n64(out.c, before[i], panel_descriptor(in.q + i / 4 * kPanel + i % 4 * 16));
+  }
+  wgmma_commit();
+  wgmma_wait<1>();
+  uint4 news[kTiles];
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) news[j] = as_left(values.c[2 * j], values.c[2 * j + 1]);
+  wgmma_fence();
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-    for (int d = 0; d < kHead; d += 16) {
-      const uint4 k = load_matrices_transposed(
-          in.k + head_offset(j * kTile + (lane & 15), d + (lane >> 4) * 8));
-      mma_bf16(s.c[d / 8], left[j], k.x, k.y);
-      mma_bf16(s.c[d / 8 + 1], left[j], k.z, k.w);
-    }
-#pragma unroll
-    for (int i = j; i < kTiles; ++i) {
-      const uint4 p =
-          load_matrices(in.p + pair_offset(i * kTile + (lane & 15), j * kTile + (lane >> 4) * 8));
-      mma_bf16(out.c[2 * i], left[j], p.x, p.z);
-      mma_bf16(out.c[2 * i + 1], left[j], p.y, p.w);
-    }
+    wgmma_n128_transposed(s.c, news[j],
+                          transposed_descriptor(in.k + j * kTile * 64, kPanel * sizeof(bf16)));
   }
+  wgmma_commit();
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) wgmma_n64(out.c, news[j], panel_descriptor(in.p + 16 * j));
+  wgmma_commit();
+  wgmma_wait<0>();
 }
 
 // Rounded o into the head's columns of the rows; `at`: the block's first row, this warp's columns.
@@ -134,8 +130,8 @@ __device__ __forceinline__ void store_rows(const RowTile& out, bf16* at, std::in
 template <int kWarps>
 __global__ void __launch_bounds__(32 * kWarps, 1)
     scan_blocks(KdaParams<bf16> p, BlockWindow window) {
-#if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) unsigned char raw[];
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char raw[];
   ScanShared& s = *reinterpret_cast<ScanShared*>(raw);
   const int head = static_cast<int>(blockIdx.x), sequence_index = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -154,9 +150,9 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   const auto bring = [&](int i) {
     const int stage = i % kStages;
     if (i >= kStages) barrier_wait(&s.empty[stage], (i / kStages + 1) & 1);
-    barrier_expect(&s.full[stage], sizeof(BlockOperands));
-    bulk_load(&s.stages[stage], &window.record(begin - window.begin + i, head, p.heads).operands,
-              sizeof(BlockOperands), &s.full[stage]);
+    barrier_expect(&s.full[stage], sizeof(BlockRecord));
+    bulk_load(&s.stages[stage], &window.record(begin - window.begin + i, head, p.heads),
+              sizeof(BlockRecord), &s.full[stage]);
   };
   if (threadIdx.x == 0) {
     for (int i = 0; i < min(kStages - 1, end - begin); ++i) bring(i);
@@ -172,8 +168,9 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
     if (threadIdx.x == 0 && i + kStages - 1 < end - begin) bring(i + kStages - 1);
     __syncwarp();
     const DeviceBlock block = p.blocks[begin + i];
-    const BlockRecord& record = window.record(begin - window.begin + i, head, p.heads);
+    const BlockRecord& record = s.stages[stage].record;
     RowTile values, out{};
+    barrier_wait(&s.full[stage], (i / kStages) & 1);
 #pragma unroll
     for (int j = 0; j < kTiles; ++j) {
       const uint4 u = record.u[tile][j][lane];
@@ -182,9 +179,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
       values.c[2 * j] = {a.x, a.y, b.x, b.y};
       values.c[2 * j + 1] = {c.x, c.y, d.x, d.y};
     }
-    barrier_wait(&s.full[stage], (i / kStages) & 1);
-    meet_state(s.stages[stage], state, lane, values, out);
-    advance(s.stages[stage], values, lane, state, out);
+    step(record, lane, state, values, out);
     __syncwarp();
     if (lane == 0) barrier_arrive(&s.empty[stage]);
     store_rows(out, p.out + block.first_row * stride + head * kHead + 16 * tile, stride,

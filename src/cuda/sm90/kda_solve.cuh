@@ -93,10 +93,8 @@ __device__ __forceinline__ void store_negated(float* a, const PairTile& z, int r
   }
 }
 
-// By the whole block of threads, between barriers.
-__device__ __forceinline__ void invert(float* a, int warp, int lane) {
-  if (warp < kTiles) invert_tile(a, warp * kTile, lane);
-  __syncthreads();
+// The tiles below the inverted diagonal. By the whole block of threads, between barriers.
+__device__ __forceinline__ void merge_inverses(float* a, int warp, int lane) {
   if (warp < 2) {
     const int column = 2 * kTile * warp;
     const PairTile z = merge_tile<1>(a, column + kTile, column, 0, 0, lane);
