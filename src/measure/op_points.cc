@@ -215,6 +215,7 @@ void add_products(Points& points) {
     for (const std::int64_t rows : {2, 4, 16, 64}) {
       points.linear(format, rows, 1024, 2048, kMemoryBytes);
     }
+    points.linear(format, 2, 512, 4096, kMemoryBytes);
     points.linear(format, 2, 2048, 1024, kMemoryBytes);
     points.linear(format, 4, 256, 4096, kMemoryBytes);
     for (const std::int64_t rows : {2, 4, 16}) points.linear(format, rows, 256, 256, kCachedBytes);
@@ -233,7 +234,9 @@ void add_ffn(Points& points) {
     for (const std::int64_t rows : {1, 2, 4, 16, 64}) {
       points.glu(format, rows, 256, 256, kCachedBytes);
     }
-    points.glu(format, 1, 256, 1024, kCachedBytes);
+    for (const std::int64_t inner : {512, 1024}) points.glu(format, 1, 256, inner, kCachedBytes);
+    points.glu(format, 1, 1024, 512, kCachedBytes);
+    points.glu(format, 1, 1024, 1024, kMemoryBytes);
     points.glu(format, 1, 256, 512, kMemoryBytes);
   }
   const Points::Moe large{64, 8, 512, 384}, little{16, 4, 128, 128};

@@ -40,9 +40,10 @@ StateProbe::StateProbe(Backend& backend) : fixed_(backend), stream_(backend) {
   nothing_ = linear_call(fixed_, 1, 32, 32 * backend.num_threads());
 }
 
-double StateProbe::bandwidth(double working_set) {
-  constexpr std::int64_t kDepthOfStream = 1024, kOutputsOfStream = 512;  // 1 MiB of weights
-  const auto mib = std::clamp<std::int64_t>(static_cast<std::int64_t>(working_set) / kMiB, 1,
+double StateProbe::bandwidth(double working_set, double dispatch_seconds) {
+  constexpr std::int64_t kDepthOfStream = 1024, kOutputsOfStream = 2048;
+  constexpr std::int64_t kCallMib = 4;
+  const auto mib = std::clamp<std::int64_t>(static_cast<std::int64_t>(working_set) / kMiB, kCallMib,
                                             kMemoryBytes / kMiB);
   stream_.set_working_set(mib * kMiB);
   const TensorView x = stream_.activations(1, kDepthOfStream);
@@ -56,14 +57,18 @@ double StateProbe::bandwidth(double working_set) {
     bytes = static_cast<double>(args.outputs[0].weight.bytes());
   };
   // Once round to fill the caches with it, then at least as much again.
-  for (std::int64_t i = 0; i < mib; ++i) call();
-  return bytes / seconds_of(call, static_cast<int>(std::max<std::int64_t>(mib, 200)));
+  for (std::int64_t i = 0; i < mib; i += kCallMib) call();
+  const double seconds =
+      seconds_of(call, static_cast<int>(std::max<std::int64_t>(mib / kCallMib, 50)));
+  // Without the dispatch, which is up to a tenth of a call on a cache.
+  return bytes / std::max(seconds - dispatch_seconds, seconds / 2);
 }
 
 plan::MachineState StateProbe::state(double working_set) {
-  return {.bandwidth = bandwidth(working_set),
+  const double dispatch_seconds = seconds_of(nothing_, 1000);
+  return {.bandwidth = bandwidth(working_set, dispatch_seconds),
           .flops_per_second = 2.0 * kRows * kDepth * kOutputs / seconds_of(product_, 30),
-          .dispatch_seconds = seconds_of(nothing_, 1000)};
+          .dispatch_seconds = dispatch_seconds};
 }
 
 bool states_differ(const plan::MachineState& a, const plan::MachineState& b) {

@@ -17,12 +17,12 @@ class StateProbe {
   explicit StateProbe(Backend& backend);
 
   // P of a bf16 product of 64 rows in the cache, t0 of one linear op of a few thousand FLOPs for each
-  // thread, B(x) of products of one row with matrices that go round in the working set. Some fifty
+  // thread, B(x) of products of one row with matrices that go round in the working set, less t0 for each. Some fifty
   // milliseconds.
   plan::MachineState state(double working_set);
 
  private:
-  double bandwidth(double working_set);
+  double bandwidth(double working_set, double dispatch_seconds);
 
   RotatingMemory fixed_, stream_;
   std::function<void()> product_, nothing_;

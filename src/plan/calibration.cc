@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 using std::filesystem::path;
 
-constexpr const char* kFormat = "baltoro calibration 1";
+constexpr const char* kFormat = "baltoro calibration 2";
 
 ordered_json to_json(const Curve& curve) {
   ordered_json list = ordered_json::array();
@@ -69,6 +69,7 @@ ordered_json to_json(const CalibrationPoint& point) {
           {"rows", sample.work.rows},
           {"depth", sample.work.depth},
           {"run", sample.work.run},
+          {"loops", sample.work.loops},
           {"working_set", sample.working_set},
           {"bandwidth", sample.machine.bandwidth},
           {"flops_per_second", sample.machine.flops_per_second},
@@ -84,7 +85,8 @@ CalibrationPoint point_of(const ordered_json& json) {
                               .bytes = json.at("bytes"),
                               .rows = json.at("rows"),
                               .depth = json.at("depth"),
-                              .run = json.at("run")},
+                              .run = json.at("run"),
+                              .loops = json.at("loops")},
                      .working_set = json.at("working_set"),
                      .machine = {json.at("bandwidth"), json.at("flops_per_second"),
                                  json.at("dispatch_seconds")},
@@ -161,7 +163,8 @@ void Calibration::fit() {
     const KernelSample& sample = point.sample;
     samples[point.kernel].push_back(sample);
     if (point.group != kStreamGroup) continue;
-    stream.emplace_back(sample.working_set, sample.work.bytes / sample.seconds);
+    stream.emplace_back(sample.working_set,
+                        sample.work.bytes / (sample.seconds - sample.machine.dispatch_seconds));
   }
   if (stream.empty()) return;
   std::ranges::sort(stream);

@@ -48,7 +48,7 @@ std::vector<double> shares(const std::vector<double>& knots, double x) {
   return shares;
 }
 
-// One value of `overlap`. The unknowns: f at the row knots, g, w, 1 / e at the run knots, n.
+// One value of `overlap`. The unknowns: f at the row knots, g, w, 1 / e at the run knots, n - 1.
 class KernelFit {
  public:
   KernelFit(std::span<const KernelSample> samples, double overlap)
@@ -106,7 +106,7 @@ class KernelFit {
   }
 
   KernelModel solve(const std::vector<bool>& arithmetic) const {
-    std::vector<double> a;
+    std::vector<double> a, target;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       const KernelWork& work = samples_[i].work;
       const double larger = 1 / samples_[i].seconds, smaller = (1 - overlap_) * larger;
@@ -121,10 +121,11 @@ class KernelFit {
       for (const double share : shares(run_knots_, work.run)) {
         a.push_back(share * work.bytes / samples_[i].machine.bandwidth * memory);
       }
-      a.push_back(samples_[i].machine.dispatch_seconds * larger);
+      const double dispatch = samples_[i].machine.dispatch_seconds * larger;
+      a.push_back(work.loops * dispatch);
+      target.push_back(1 - work.loops * dispatch);
     }
-    const std::vector<double> ones(samples_.size(), 1.0);
-    return model_of(non_negative_least_squares(a, ones));
+    return model_of(non_negative_least_squares(a, target));
   }
 
   KernelModel model_of(const std::vector<double>& x) const {
@@ -135,7 +136,7 @@ class KernelFit {
     model.flops_per_weight_row = x[rows + 1];
     model.bytes_per_byte = curve_of(run_knots_, x.data() + rows + 2);
     model.overlap = overlap_;
-    model.launches = x.back();
+    model.launches = 1 + x.back();
     return model;
   }
 

@@ -11,7 +11,7 @@ double KernelModel::seconds(const KernelWork& work, const MachineState& machine)
       machine.flops_per_second;
   const double memory = work.bytes * bytes_per_byte.at(work.run) / machine.bandwidth;
   return std::max(arithmetic, memory) + (1 - overlap) * std::min(arithmetic, memory) +
-         launches * machine.dispatch_seconds;
+         launches * work.loops * machine.dispatch_seconds;
 }
 
 }  // namespace baltoro::plan

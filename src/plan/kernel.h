@@ -2,7 +2,7 @@
 //
 //   arithmetic = (f(rows) FLOPs + g inner products + w weight rows) / P
 //   memory     = bytes / (e(run) B(x))
-//   seconds    = max(arithmetic, memory) + (1 - overlap) min(arithmetic, memory) + n t0
+//   seconds    = max(arithmetic, memory) + (1 - overlap) min(arithmetic, memory) + n loops t0
 //
 // P, the FLOPs a second of a large product, B(x), the read bandwidth where the bytes are part of a
 // working set of x bytes (a cache's, or the memory's), and t0, the time of an op that does nothing,
@@ -21,6 +21,7 @@ struct KernelWork {
   double rows = 1;   // that share one read of a weight: the skinny regime
   double depth = 1;  // mean length of the inner products
   double run = 0;    // bytes that lie together: a row of a weight
+  double loops = 1;  // over all threads: each begins and ends with messages between them
 
   double inner_products() const { return flops / (2 * depth); }
   double weight_rows() const { return inner_products() / rows; }
@@ -41,7 +42,7 @@ struct KernelModel {
   double flops_per_weight_row = 0;     // w
   Curve bytes_per_byte;  // over run: 1 / e, the bytes of the probe that take as long as one
   double overlap = 1;    // in [0, 1]
-  double launches = 0;   // n
+  double launches = 1;   // n, at least 1
   // Over the points of the fit, of predicted / measured - 1.
   double median_error = 0;  // of the absolute values
   double p90_error = 0;     // nine of ten are below

@@ -44,9 +44,25 @@ std::string product_kernel(const char* op, WeightFormat format, std::int64_t row
 
 double real(std::int64_t n) { return static_cast<double>(n); }
 
-// Of a product of `rows` rows with matrices like `weight`.
-KernelWork product_work(const Cost& cost, double rows, const WeightView& weight, double depth) {
-  return {cost.flops, cost.bytes(), rows, depth, real(weight.row_bytes())};
+// Of a product of `rows` rows with matrices like `weight`, in so many loops over the threads.
+KernelWork product_work(const Cost& cost, double rows, const WeightView& weight, double depth,
+                        double loops) {
+  return {.flops = cost.flops,
+          .bytes = cost.bytes(),
+          .rows = rows,
+          .depth = depth,
+          .run = real(weight.row_bytes()),
+          .loops = loops};
+}
+
+// Of an op that gives each thread some of its rows: one row alone stays where it is.
+KernelWork row_work(const Cost& cost, double rows, double depth) {
+  return {.flops = cost.flops,
+          .bytes = cost.bytes(),
+          .rows = rows,
+          .depth = depth,
+          .run = 0,
+          .loops = rows > 1 ? 1.0 : 0.0};
 }
 
 // Mean length of the inner products of gate, up [F, D] and down [D', F].
@@ -102,7 +118,7 @@ KernelCall mla_call(const Backend& backend, const MlaArgs& args, Origin origin) 
 KernelCall kernel_call(const Backend& backend, const EmbedArgs& args) {
   const Cost cost = embed_cost(std::ssize(args.ids), args.table.cols, args.table.format,
                                backend.activation_dtype());
-  return {"embed", {cost.flops, cost.bytes(), real(std::ssize(args.ids)), 1, 0}, cost};
+  return {"embed", row_work(cost, real(std::ssize(args.ids)), 1), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const LinearArgs& args) {
@@ -113,35 +129,37 @@ KernelCall kernel_call(const Backend& backend, const LinearArgs& args) {
   }
   const WeightView& first = args.outputs[0].weight;
   return {product_kernel("linear", first.format, args.x.rows()),
-          product_work(cost, real(args.x.rows()), first, real(args.x.cols())), cost};
+          product_work(cost, real(args.x.rows()), first, real(args.x.cols()), 1), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const MixNormArgs& args) {
   const int sources = static_cast<int>(args.bank.size()) + 1;
   const Cost cost = mix_norm_cost(args.prefix.rows(), args.prefix.cols(), sources,
                                   static_cast<bool>(args.delta), backend.activation_dtype());
-  const double rows = real(args.prefix.rows());
-  return {"mix_norm", {cost.flops, cost.bytes(), rows, real(args.prefix.cols()), 0}, cost};
+  return {"mix_norm", row_work(cost, real(args.prefix.rows()), real(args.prefix.cols())), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const GluMlpArgs& args) {
   const Cost cost =
       glu_mlp_cost(args.x.rows(), args.gate, args.up, args.down, backend.activation_dtype());
   return {product_kernel("glu_mlp", args.gate.format, args.x.rows()),
-          product_work(cost, real(args.x.rows()), args.gate, glu_depth(args.gate, args.down)),
+          product_work(cost, real(args.x.rows()), args.gate, glu_depth(args.gate, args.down), 2),
           cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const RouteArgs& args) {
   const Cost cost = route_cost(args.x.rows(), args.weight, args.top_k, backend.activation_dtype());
-  return {"route", product_work(cost, real(args.x.rows()), args.weight, real(args.x.cols())), cost};
+  // The scores of some experts each, then a choice for each row.
+  const double rows = real(args.x.rows());
+  const double loops = (args.weight.rows > 32 ? 1.0 : 0.0) + (rows > 1 ? 1.0 : 0.0);
+  return {"route", product_work(cost, rows, args.weight, real(args.x.cols()), loops), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const HeadArgs& args) {
   const auto rows = std::ssize(args.rows);
   const Cost cost = head_cost(rows, args.weight, backend.activation_dtype());
   return {product_kernel("linear", args.weight.format, rows),
-          product_work(cost, real(rows), args.weight, real(args.weight.cols)), cost};
+          product_work(cost, real(rows), args.weight, real(args.weight.cols), 1), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const KdaMixArgs& args) {
@@ -152,7 +170,12 @@ KernelCall kernel_call(const Backend& backend, const KdaMixArgs& args) {
   // A head walks the rows of its sequence.
   const double rows = real(args.batch.num_rows()) / real(sequences);
   return {origin == Origin::kPrompt ? "kda_mix prompt" : "kda_mix generated",
-          {cost.executed_flops, cost.bytes(), rows, real(args.shape.head_dim_k), 0},
+          {.flops = cost.executed_flops,
+           .bytes = cost.bytes(),
+           .rows = rows,
+           .depth = real(args.shape.head_dim_k),
+           .run = 0,
+           .loops = 1},
           cost};
 }
 
@@ -161,10 +184,11 @@ KernelCall kernel_call(const Backend& backend, const ExpertMlpArgs& args, double
       args.experts, [](const ExpertWeights& expert) { return static_cast<bool>(expert.w1); });
   const std::int64_t rows = args.z.rows();
   const Cost cost = expert_mlp_cost(rows, args.top_k, distinct, *any, backend.activation_dtype());
-  return {
-      kernel_of("expert_mlp", any->w1.format),
-      product_work(cost, real(rows) * args.top_k / distinct, any->w1, glu_depth(any->w1, any->w2)),
-      cost};
+  return {kernel_of("expert_mlp", any->w1.format),
+          // Two products, and a sum for each row.
+          product_work(cost, real(rows) * args.top_k / distinct, any->w1,
+                       glu_depth(any->w1, any->w2), rows > 1 ? 3 : 2),
+          cost};
 }
 
 KernelCall mla_prefill_call(const Backend& backend, const MlaArgs& args) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "baltoro/session.h"
@@ -67,6 +68,19 @@ TEST(StepCalls, TheWorkingSetGrowsWithTheExpertsThatABatchTouches) {
   EXPECT_LT(two, 2 * one);  // the trunk is read once
 }
 
+// One row alone is mixed where it is; several are given to the threads.
+TEST(StepCalls, LoopsOverTheThreads) {
+  for (const int batch : {1, 2}) {
+    for (const OpCall& call : calls_of({batch, 1, 0, Origin::kGenerated}).ops) {
+      const std::map<std::string, double> loops{
+          {"mix_norm", batch - 1}, {"linear", 1}, {"glu_mlp", 2}, {"expert_mlp", batch + 1}};
+      const auto expected = loops.find(call.op);
+      if (expected == loops.end()) continue;
+      EXPECT_EQ(call.kernel.work.loops, expected->second) << call.op << ", " << batch << " rows";
+    }
+  }
+}
+
 // One constant machine: 1 GFLOP/s, 1 GB/s, an op a microsecond.
 plan::Calibration round_calibration(const StepCalls& calls) {
   plan::Calibration calibration;
@@ -85,14 +99,14 @@ plan::Calibration round_calibration(const StepCalls& calls) {
 
 TEST(PredictStep, IsTheSumOfItsOps) {
   const StepCalls calls = calls_of({2, 1, 64, Origin::kGenerated});
-  double flops = 0, bytes = 0, ops = 0;
+  double flops = 0, bytes = 0, loops = 0;
   for (const OpCall& call : calls.ops) {
     flops += call.kernel.work.flops;
     bytes += call.kernel.work.bytes;
-    ops += call.kernel.work.bytes > 0 ? 1 : 0;
+    loops += call.kernel.work.bytes > 0 ? call.kernel.work.loops : 0;
   }
   const Prediction prediction = predict_step(calls, round_calibration(calls), {1e9, 1e9, 1e-6});
-  const double seconds = 1e-9 * (flops + bytes) + 1e-6 * ops;
+  const double seconds = 1e-9 * (flops + bytes) + 1e-6 * loops;
   EXPECT_NEAR(prediction.seconds, seconds, 1e-9 * seconds);
   EXPECT_LT(prediction.low, seconds);
   EXPECT_GT(prediction.low, 0.9 * seconds);  // errors of several kernels do not add up

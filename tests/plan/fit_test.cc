@@ -76,6 +76,13 @@ TEST(KernelModel, TheLargerTermAndWhatDoesNotOverlapOfTheOther) {
   EXPECT_DOUBLE_EQ(model.seconds(work, {1, 4, 2}), 6 + 2 + 1);
 }
 
+TEST(KernelModel, EachLoopIsDispatched) {
+  KernelModel model;
+  model.launches = 1.5;
+  EXPECT_DOUBLE_EQ(model.seconds({.loops = 3}, {1, 1, 2}), 9);
+  EXPECT_DOUBLE_EQ(model.seconds({.loops = 0}, {1, 1, 2}), 0);
+}
+
 TEST(KernelModel, ShortInnerProductsAndWeightRowsCost) {
   KernelModel model;
   model.flops_per_flop = Curve(0);
@@ -148,11 +155,23 @@ TEST(FitKernel, ErrorsAreThoseOfItsOwnPoints) {
 TEST(FitKernel, BytesAloneNeedNoArithmetic) {
   std::vector<KernelSample> samples;
   for (const double bytes : {1e4, 1e6, 1e8}) {
-    samples.push_back({"", {.bytes = bytes}, 8e6, machine_of(8e6), 1e-6 + bytes / 50e9});
+    samples.push_back({"", {.bytes = bytes}, 8e6, machine_of(8e6), 3e-6 + bytes / 50e9});
   }
   const KernelModel fitted = fit_kernel(samples);
   EXPECT_NEAR(fitted.bytes_per_byte.at(0), 2, 0.01);
-  EXPECT_NEAR(fitted.launches, 0.5, 0.01);
+  EXPECT_NEAR(fitted.launches, 1.5, 0.01);
+}
+
+// Few points and many constants: what is dispatched is not given to another term.
+TEST(FitKernel, ALoopIsNeverCheaperThanAnOpThatDoesNothing) {
+  std::vector<KernelSample> samples;
+  for (const double bytes : {1e4, 1e6}) {
+    const KernelWork work{.bytes = bytes, .loops = 2};
+    samples.push_back({"", work, 8e6, machine_of(8e6), 4e-6 + bytes / 100e9});
+  }
+  EXPECT_GE(fit_kernel(samples).launches, 1);
+  samples[0].seconds = 1e-6;
+  EXPECT_GE(fit_kernel(samples).launches, 1);
 }
 
 }  // namespace
