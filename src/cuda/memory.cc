@@ -32,6 +32,8 @@ Buffer device_buffer(std::size_t bytes, const char* purpose) {
   check(status, purpose);
   Buffer buffer(data, bytes, release_device);
   check(cudaMemset(data, 0, bytes), purpose);
+  // It runs on the default stream, for which the backend's own does not wait.
+  check(cudaStreamSynchronize(nullptr), purpose);
   return buffer;
 }
 
