@@ -1,33 +1,13 @@
 // Residual add, Attention-Residuals mix and RMSNorm: one block per row.
-#include "cuda/context.h"
 #include "cuda/device/activation.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/launch.cuh"
-#include "ops/mix_norm.h"
+#include "cuda/mix_norm.h"
 
 namespace baltoro::cuda {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kMaxSources = 32;
-
-// Sources are the bank, then the prefix.
-struct MixNorm {
-  const void* source[kMaxSources];
-  int num_sources;
-  void* prefix;
-  const void* delta;  // or null
-  const float* res_norm;
-  const float* res_proj;
-  const float* norm;
-  void* out;
-  std::int32_t* first_bad;  // or null
-  std::int32_t bad_tag;
-  float mix_eps;
-  float norm_eps;
-  int hidden;
-};
-
 // Adds delta, stores the sum and tags the row where it is not finite.
 template <typename T>
 __device__ void update_prefix(const MixNorm& p, std::int64_t row) {
@@ -118,6 +98,7 @@ void mix_norm(Context& context, const MixNormArgs& args) {
   p.mix_eps = args.mix_eps;
   p.norm_eps = args.norm_eps;
   p.hidden = static_cast<int>(args.prefix.cols());
+  if (sm90::serves_mix_norm(context, p)) return sm90::mix_norm(context, p, args.prefix.rows());
   const Launch how{"mix_norm", static_cast<unsigned>(args.prefix.rows()), kThreads, 0,
                    context.stream};
   launch(how, context.activation == DType::kBf16 ? mix_norm_kernel<bf16> : mix_norm_kernel<float>,
