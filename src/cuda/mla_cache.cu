@@ -1,4 +1,5 @@
-// One block per new row: latent norm, rotation of the side key, cache write.
+// What precedes attention: latent norm, rotation of the side key and cache write, one block per new
+// row; and kv_b where vectors can be read.
 #include "cuda/device/activation.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/device/rotate.cuh"
@@ -83,6 +84,22 @@ void mla_write_cache(Context& context, const MlaArgs& args, Origin origin) {
                    context.stream};
   const bool bf16_rows = context.activation == DType::kBf16;
   launch(how, bf16_rows ? write_cache_kernel<bf16> : write_cache_kernel<float>, p);
+}
+
+std::size_t aligned_kv_b_bytes(const MlaArgs& args) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(args.kv_b.data) % 16 == 0;
+  return aligned ? 0 : Scratch::bytes_of<std::byte>(args.kv_b.bytes());
+}
+
+WeightView aligned_kv_b(Context& context, const MlaArgs& args) {
+  WeightView view = args.kv_b;
+  if (aligned_kv_b_bytes(args) == 0) return view;
+  view.data = context.scratch.take<std::byte>(view.bytes());
+  check(cudaMemcpyAsync(const_cast<void*>(view.data), args.kv_b.data,
+                        static_cast<std::size_t>(view.bytes()), cudaMemcpyDeviceToDevice,
+                        context.stream),
+        "copy kv_b to where vectors can be read");
+  return view;
 }
 
 }  // namespace baltoro::cuda

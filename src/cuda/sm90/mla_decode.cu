@@ -1,0 +1,529 @@
+// Absorbed MLA decode on Hopper. Heads lie on the N axis of wgmma, so that 96 heads need no padding:
+//   scores^T[64 keys, N] = C[64, 576] q^T        one warpgroup, then the softmax
+//   out^T[512, N]       += C^T[512, 64] p^T      two warpgroups, 256 channels each in registers
+// A page is nine tiles of [64 tokens, 64 channels] in shared memory, read by both products. Registers
+// and shared memory hold 48 heads; more go to blocks that walk the same pages at the same time, so
+// that all but the first read them from the L2 cache.
+#include <algorithm>
+#include <cmath>
+
+#include "cuda/device/activation.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/mla_decode.h"
+#include "cuda/sm90/tensor_map.h"
+#include "cuda/sm90/tma.cuh"
+#include "cuda/sm90/wgmma.cuh"
+
+namespace baltoro::cuda::sm90 {
+namespace {
+
+constexpr int kRank = 512;
+constexpr int kSide = 64;
+constexpr int kWidth = kRank + kSide;
+constexpr int kGroup = 128;           // threads of a warpgroup
+constexpr int kThreads = 4 * kGroup;  // loads, scores, channels 0..255, channels 256..511
+constexpr int kTiles = 9;             // of a page; the last is the side key
+constexpr int kValueTiles = 4;        // of a page, a warpgroup
+constexpr int kTileBytes = 64 * 64 * 2;
+constexpr int kRowBytes = 128;
+// Scores (base 2) may exceed the running maximum by this before the sums are rescaled: until then
+// probabilities are just above 1.
+constexpr float kSlack = 8.0f;
+
+// Tiles in shared memory: as many as fit beside the queries of kN heads.
+template <int kN>
+constexpr int kRing = kN >= 48   ? 19
+                      : kN >= 32 ? 22
+                                 : 24;
+
+enum NamedBarrier : int { kScoresBarrier = 1, kValuesBarrier };
+
+template <int kN>
+struct Shared {
+  alignas(1024) unsigned char query[kTiles][kN * kRowBytes];
+  alignas(1024) unsigned char probability[2][kN * kRowBytes];  // [head][key]
+  alignas(1024) unsigned char tile[kRing<kN>][kTileBytes];
+  float largest[kN];
+  float shrink[2][kN];
+  float by_warp[4][kN];
+  int rescales[2];
+  std::uint64_t query_full, query_used;
+  std::uint64_t probability_full[2], probability_used[2];
+  std::uint64_t full[kRing<kN>], used[kRing<kN>];
+};
+static_assert(sizeof(Shared<48>) <= 232448 && sizeof(Shared<32>) <= 232448 &&
+              sizeof(Shared<16>) <= 232448);
+
+struct Decode {
+  CUtensorMap latents;  // [pages * 64, 576]
+  CUtensorMap queries;  // [R * H, 576]
+  SplitPlan plan;
+  const std::int32_t* pages;
+  float* partial;
+  float2* partial_sum;
+  float scale;  // of the scores, times log2(e)
+  int num_heads;
+};
+
+// The tiles of a page in the order of the ring: one of each half in turn, then the side key.
+__device__ __forceinline__ int tile_in_order(int i) { return i == 8 ? 8 : i % 2 * 4 + i / 2; }
+
+// A place in a ring of kSize, and the parity of its phase.
+template <int kSize>
+struct Ring {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ Ring ahead(int count) const {  // count < kSize
+    const int at = slot + count;
+    return at < kSize ? Ring{at, parity} : Ring{at - kSize, parity ^ 1u};
+  }
+};
+
+__device__ __forceinline__ float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Sums or maxima of kCount values over the 8 lanes of equal lane % 4. A lane keeps a part of them,
+// the values first, first + 1, ... of the list.
+template <int kCount, int kLaneBit, typename Op>
+__device__ __forceinline__ void fold(float* values, int& first, Op op) {
+  const bool upper = (threadIdx.x & kLaneBit) != 0;
+  if constexpr (kCount % 2 == 0) {
+    constexpr int kHalf = kCount / 2;
+#pragma unroll
+    for (int k = 0; k < kHalf; ++k) {
+      const float give = upper ? values[k] : values[k + kHalf];
+      const float keep = upper ? values[k + kHalf] : values[k];
+      values[k] = op(keep, __shfl_xor_sync(0xffffffffu, give, kLaneBit));
+    }
+    first += upper ? kHalf : 0;
+  } else {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      values[k] = op(values[k], __shfl_xor_sync(0xffffffffu, values[k], kLaneBit));
+    }
+  }
+}
+constexpr int halved(int count) { return count % 2 == 0 ? count / 2 : count; }
+
+template <int kCount, typename Op>
+__device__ __forceinline__ int fold_rows(float (&values)[kCount], Op op) {
+  int first = 0;
+  fold<kCount, 16>(values, first, op);
+  fold<halved(kCount), 8>(values, first, op);
+  fold<halved(halved(kCount)), 4>(values, first, op);
+  return first;
+}
+template <int kN>
+constexpr int kKept = halved(halved(halved(kN / 4)));
+
+// The head of entry `i` of such a list.
+__device__ __forceinline__ int column_of(int i) {
+  return i / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+}
+
+template <int kN>
+struct Scores {
+  Shared<kN>& shared;
+  const Decode& p;
+  float largest = -INFINITY;  // of head threadIdx.x % kGroup, base 2
+  float sum[kKept<kN>] = {};  // of this warp's keys, heads of fold_rows
+  Ring<kRing<kN>> ring;       // at the tiles of the page after the multiplied ones
+  Ring<2> buffer;             // of probability
+
+  __device__ Scores(Shared<kN>& shared_memory, const Decode& params)
+      : shared(shared_memory), p(params) {}
+
+  // Starts scores^T of the next page.
+  __device__ __forceinline__ void multiply(float (&s)[kN / 2]) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const Ring<kRing<kN>> at = ring.ahead(i);
+      wait(&shared.full[at.slot], at.parity);
+      const std::uint64_t a = tile_descriptor(shared_address(shared.tile[at.slot]));
+      const std::uint64_t b = tile_descriptor(shared_address(shared.query[tile_in_order(i)]));
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) Wgmma<kN>::multiply(s, a + 2 * k, b + 2 * k, i + k > 0);
+    }
+    wgmma_commit();
+    ring = ring.ahead(kTiles);
+  }
+
+  // The running maxima of all heads, and by how much sums of before shrink.
+  __device__ void raise_largest() {
+    const int head = static_cast<int>(threadIdx.x % kGroup);
+    if (head >= kN) return;
+    float seen = shared.by_warp[0][head];
+    for (int w = 1; w < 4; ++w) seen = fmaxf(seen, shared.by_warp[w][head]);
+    seen *= p.scale;
+    float shrink = 1;
+    if (!(seen <= largest + kSlack)) {
+      shrink = exp2_approximate(largest - seen);
+      largest = seen;
+      shared.rescales[buffer.slot] = 1;
+    }
+    shared.largest[head] = largest;
+    shared.shrink[buffer.slot][head] = shrink;
+  }
+
+  // Rows behind the last key hold anything, and 0 * NaN is NaN. `ring` is behind the page.
+  __device__ void clear_rows(const Ring<kRing<kN>>& page, int valid) {
+    const int per_tile = (64 - valid) * (kRowBytes / 16);
+    for (int i = static_cast<int>(threadIdx.x % kGroup); i < per_tile * 2 * kValueTiles;
+         i += kGroup) {
+      auto* rows =
+          reinterpret_cast<uint4*>(shared.tile[page.ahead(i / per_tile).slot] + valid * kRowBytes);
+      rows[i % per_tile] = make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  __device__ __forceinline__ void store_probabilities(const float (&s)[kN / 2]) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
+    const int matrix = lane / 8;
+    const std::uint32_t base = shared_address(shared.probability[buffer.slot]);
+#pragma unroll
+    for (int g = 0; g < kN / 8; g += 2) {
+      std::uint32_t packed[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const int e = 4 * (g + m / 2) + 2 * (m % 2);
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(s[e], s[e + 1]);
+        packed[m] = *reinterpret_cast<const std::uint32_t*>(&pair);
+      }
+      const int head = 8 * (g + matrix / 2) + lane % 8;
+      const int sixteen_bytes = (2 * warp + matrix % 2) ^ (lane % 8);
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       base + head * kRowBytes + sixteen_bytes * 16),
+                   "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                   : "memory");
+    }
+  }
+
+  // The softmax of a page whose scores^T are in s; `page` is its place in the ring, whose
+  // tile of the side key is given back.
+  __device__ __forceinline__ void softmax(float (&s)[kN / 2], const Ring<kRing<kN>>& page,
+                                          int valid) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
+    if (valid < 64) {
+      const int row = warp * 16 + lane / 4;
+#pragma unroll
+      for (int e = 0; e < kN / 2; ++e) {
+        if (row + (e % 4) / 2 * 8 >= valid) s[e] = -INFINITY;
+      }
+    }
+    float most[kN / 4];
+#pragma unroll
+    for (int i = 0; i < kN / 4; ++i) {
+      const int e = i / 2 * 4 + i % 2;
+      most[i] = fmaxf(s[e], s[e + 2]);
+    }
+    const int first = fold_rows(most, [](float a, float b) { return fmaxf(a, b); });
+#pragma unroll
+    for (int k = 0; k < kKept<kN>; ++k) shared.by_warp[warp][column_of(first + k)] = most[k];
+    wait(&shared.probability_used[buffer.slot], buffer.parity ^ 1u);
+    if (threadIdx.x % kGroup == 0) shared.rescales[buffer.slot] = 0;
+    group_sync(kScoresBarrier, kGroup);
+    if (threadIdx.x % kGroup == 0) arrive(&shared.used[page.ahead(kTiles - 1).slot]);
+    if (valid < 64) clear_rows(page, valid);
+    raise_largest();
+    group_sync(kScoresBarrier, kGroup);
+    float total[kN / 4];
+#pragma unroll
+    for (int g = 0; g < kN / 8; ++g) {
+      const float2 top = *reinterpret_cast<const float2*>(&shared.largest[column_of(2 * g)]);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s[4 * g + e] = exp2_approximate(s[4 * g + e] * p.scale - (e % 2 == 0 ? top.x : top.y));
+      }
+      total[2 * g] = s[4 * g] + s[4 * g + 2];
+      total[2 * g + 1] = s[4 * g + 1] + s[4 * g + 3];
+    }
+    fold_rows(total, [](float a, float b) { return a + b; });
+#pragma unroll
+    for (int k = 0; k < kKept<kN>; ++k) {
+      sum[k] = sum[k] * shared.shrink[buffer.slot][column_of(first + k)] + total[k];
+    }
+    store_probabilities(s);
+    publish_stores();
+    group_sync(kScoresBarrier, kGroup);
+    if (threadIdx.x % kGroup == 0) arrive(&shared.probability_full[buffer.slot]);
+    buffer = buffer.ahead(1);
+  }
+
+  // Writes the sums of the segment, and starts anew.
+  __device__ void finish(int index, int first_head) {
+    const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
+    float unused[kN / 4] = {};
+    const int first = fold_rows(unused, [](float a, float b) { return a + b; });
+#pragma unroll
+    for (int k = 0; k < kKept<kN>; ++k) {
+      shared.by_warp[warp][column_of(first + k)] = sum[k];
+      sum[k] = 0;
+    }
+    group_sync(kScoresBarrier, kGroup);
+    const int head = static_cast<int>(threadIdx.x % kGroup);
+    if (head < kN && first_head + head < p.num_heads) {
+      const float all = shared.by_warp[0][head] + shared.by_warp[1][head] +
+                        shared.by_warp[2][head] + shared.by_warp[3][head];
+      p.partial_sum[static_cast<std::int64_t>(index) * p.num_heads + first_head + head] =
+          make_float2(largest, all);
+    }
+    largest = -INFINITY;
+    group_sync(kScoresBarrier, kGroup);
+  }
+};
+
+template <int kN>
+struct Values {
+  Shared<kN>& shared;
+  const Decode& p;
+  int half;  // 0: channels 0..255
+  Ring<kRing<kN>> ring;
+  Ring<2> buffer;
+  float out[kValueTiles][kN / 2];
+
+  __device__ Values(Shared<kN>& shared_memory, const Decode& params, int which)
+      : shared(shared_memory), p(params), half(which) {}
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int t = 0; t < kValueTiles; ++t) {
+#pragma unroll
+      for (int e = 0; e < kN / 2; ++e) out[t][e] = 0;
+    }
+  }
+
+  __device__ __forceinline__ void rescale() {
+#pragma unroll
+    for (int g = 0; g < kN / 8; ++g) {
+      const float2 shrink =
+          *reinterpret_cast<const float2*>(&shared.shrink[buffer.slot][column_of(2 * g)]);
+#pragma unroll
+      for (int t = 0; t < kValueTiles; ++t) {
+        out[t][4 * g] *= shrink.x;
+        out[t][4 * g + 1] *= shrink.y;
+        out[t][4 * g + 2] *= shrink.x;
+        out[t][4 * g + 3] *= shrink.y;
+      }
+    }
+  }
+
+  template <int kTile>
+  __device__ __forceinline__ void finish_tile() {
+    wgmma_wait<kValueTiles - 1 - kTile>();
+    group_sync(kValuesBarrier + half, kGroup);
+    if (threadIdx.x % kGroup == 0) arrive(&shared.used[ring.ahead(2 * kTile + half).slot]);
+  }
+
+  __device__ __forceinline__ void page() {
+    wait(&shared.probability_full[buffer.slot], buffer.parity);
+    if (shared.rescales[buffer.slot] != 0) rescale();
+    const std::uint64_t b = tile_descriptor(shared_address(shared.probability[buffer.slot]));
+#pragma unroll
+    for (int t = 0; t < kValueTiles; ++t) {
+      const Ring<kRing<kN>> at = ring.ahead(2 * t + half);
+      wait(&shared.full[at.slot], at.parity);
+      const std::uint64_t a = tile_descriptor(shared_address(shared.tile[at.slot]));
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        Wgmma<kN>::multiply_transposed_a(out[t], a + k * (16 * kRowBytes >> 4), b + 2 * k, true);
+      }
+      wgmma_commit();
+    }
+    finish_tile<0>();
+    finish_tile<1>();
+    finish_tile<2>();
+    finish_tile<3>();
+#pragma unroll
+    for (int t = 0; t < kValueTiles; ++t) hold(out[t]);
+    if (threadIdx.x % kGroup == 0) arrive(&shared.probability_used[buffer.slot]);
+    ring = ring.ahead(kTiles);
+    buffer = buffer.ahead(1);
+  }
+
+  __device__ __forceinline__ void finish(int index, int first_head) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
+    float* to = p.partial + (static_cast<std::int64_t>(index) * p.num_heads + first_head) * kRank +
+                half * (kRank / 2) + warp * 16 + lane / 4;
+#pragma unroll
+    for (int g = 0; g < kN / 8; ++g) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int head = column_of(2 * g + e);
+        if (first_head + head >= p.num_heads) continue;
+#pragma unroll
+        for (int t = 0; t < kValueTiles; ++t) {
+          to[head * kRank + t * 64] = out[t][4 * g + e];
+          to[head * kRank + t * 64 + 8] = out[t][4 * g + 2 + e];
+        }
+      }
+    }
+  }
+};
+
+// Calls visit(segment, row) for each segment of the block in order.
+template <typename Visit>
+__device__ __forceinline__ void for_each_segment(const Decode& p, Visit visit) {
+  std::int32_t from = 0;
+  for (;;) {
+    const Segment segment = segment_at(p.plan, static_cast<int>(blockIdx.x), from);
+    if (segment.begin >= segment.end) return;
+    const SplitRow row = p.plan.rows[segment.ordinal];
+    visit(segment, row);
+    from = row.pages_before + segment.end;
+  }
+}
+
+// One thread.
+template <int kN>
+__device__ __forceinline__ void run_loads(Shared<kN>& shared, const Decode& p, int first_head) {
+  Ring<kRing<kN>> ring;
+  std::uint32_t query_parity = 1;
+  for_each_segment(p, [&](const Segment& segment, const SplitRow& row) {
+    wait(&shared.query_used, query_parity);
+    query_parity ^= 1u;
+    arrive_expecting(&shared.query_full, kTiles * kN * kRowBytes);
+    for (int tile = 0; tile < kTiles; ++tile) {
+      copy_tile(shared.query[tile], p.queries, tile * 64,
+                segment.ordinal * p.num_heads + first_head, &shared.query_full);
+    }
+    const std::int32_t* pages = p.pages + row.first_page;
+    int page_id = pages[segment.begin];
+    for (int i = segment.begin; i < segment.end; ++i) {
+      const int next = i + 1 < segment.end ? pages[i + 1] : 0;
+      for (int t = 0; t < kTiles; ++t) {
+        wait(&shared.used[ring.slot], ring.parity ^ 1u);
+        arrive_expecting(&shared.full[ring.slot], kTileBytes);
+        copy_tile(shared.tile[ring.slot], p.latents, tile_in_order(t) * 64, page_id * 64,
+                  &shared.full[ring.slot]);
+        ring = ring.ahead(1);
+      }
+      page_id = next;
+    }
+  });
+}
+
+template <int kN>
+__device__ __forceinline__ void run_scores(Shared<kN>& shared, const Decode& p, int first_head) {
+  Scores<kN> scores(shared, p);
+  std::uint32_t query_parity = 0;
+  for_each_segment(p, [&](const Segment& segment, const SplitRow& row) {
+    wait(&shared.query_full, query_parity);
+    query_parity ^= 1u;
+    const auto finish_page = [&](float(&s)[kN / 2], const Ring<kRing<kN>>& place, int i) {
+      scores.softmax(s, place, min(64, row.length - i * 64));
+    };
+    float s[kN / 2];
+    for (int i = segment.begin; i < segment.end; ++i) {
+      const Ring<kRing<kN>> place = scores.ring;
+      scores.multiply(s);
+      wgmma_wait<0>();
+      hold(s);
+      finish_page(s, place, i);
+    }
+    if (threadIdx.x % kGroup == 0) arrive(&shared.query_used);
+    scores.finish(segment.index, first_head);
+  });
+}
+
+template <int kN>
+__device__ __forceinline__ void run_values(Shared<kN>& shared, const Decode& p, int first_head,
+                                           int half) {
+  Values<kN> values(shared, p, half);
+  for_each_segment(p, [&](const Segment& segment, const SplitRow&) {
+    values.clear();
+    for (int i = segment.begin; i < segment.end; ++i) values.page();
+    values.finish(segment.index, first_head);
+  });
+}
+
+template <int kN>
+__device__ void init_barriers(Shared<kN>& shared) {
+  barrier_init(&shared.query_full, 1);
+  barrier_init(&shared.query_used, 1);
+  for (int i = 0; i < 2; ++i) {
+    barrier_init(&shared.probability_full[i], 1);
+    barrier_init(&shared.probability_used[i], 2);
+  }
+  for (int i = 0; i < kRing<kN>; ++i) {
+    barrier_init(&shared.full[i], 1);
+    barrier_init(&shared.used[i], 1);
+  }
+  barrier_init_fence();
+}
+
+template <int kN>
+__global__ void __launch_bounds__(kThreads, 1) decode_kernel(const __grid_constant__ Decode p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char memory[];
+  auto& shared = *reinterpret_cast<Shared<kN>*>(memory);
+  if (threadIdx.x == 0) init_barriers(shared);
+  __syncthreads();
+  const int first_head = static_cast<int>(blockIdx.y) * kN;
+  const int group = static_cast<int>(threadIdx.x / kGroup);
+  if (group == 0) {
+    give_registers<40>();
+    if (threadIdx.x == 0) run_loads(shared, p, first_head);
+  } else if (group == 1) {
+    take_registers<152>();
+    run_scores(shared, p, first_head);
+  } else {
+    take_registers<152>();
+    run_values(shared, p, first_head, group - 2);
+  }
+#endif
+}
+
+// Blocks that share the heads of a page, and the heads of each, padded.
+struct HeadSplit {
+  int blocks, heads;
+};
+HeadSplit head_split(std::int64_t heads) {
+  const auto blocks = static_cast<int>(ceil_div(heads, 48));
+  const std::int64_t each = ceil_div(heads, blocks);
+  return {blocks, each <= 16 ? 16 : each <= 32 ? 32 : 48};
+}
+
+}  // namespace
+
+bool serves_mla_decode(const Context& context, const MlaArgs& args) {
+  const MlaShape& shape = args.shape;
+  return context.device.is_hopper() && shape.kind == MlaKind::kLatent && shape.kv_rank == kRank &&
+         shape.rope_dim == kSide && args.cache.dtype == DType::kBf16 &&
+         args.kv_b.format == WeightFormat::kBf16;
+}
+
+std::int32_t mla_decode_blocks(const Context& context, const MlaArgs& args) {
+  return std::max(1, context.device.num_sms / head_split(args.shape.num_heads).blocks);
+}
+
+void mla_decode_segments(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
+  const HeadSplit split = head_split(args.shape.num_heads);
+  Decode p{};
+  p.latents = tile_map(args.cache.data, args.cache.num_pages * kBlockTokens, kWidth, kWidth, 64);
+  p.queries = tile_map(buffers.queries, buffers.plan.num_rows * args.shape.num_heads, kWidth,
+                       kWidth, split.heads);
+  p.plan = buffers.plan;
+  p.pages = context.stage.batch(args.batch).pages;
+  p.partial = buffers.partial;
+  p.partial_sum = buffers.partial_sum;
+  p.scale =
+      static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(args.shape.qk_dim())));
+  p.num_heads = static_cast<int>(args.shape.num_heads);
+  const auto run = [&](auto kernel, std::size_t shared_bytes) {
+    const dim3 grid(static_cast<unsigned>(p.plan.num_blocks), static_cast<unsigned>(split.blocks));
+    launch({"mla_decode", grid, kThreads, shared_bytes, context.stream}, kernel, p);
+  };
+  if (split.heads == 16) return run(decode_kernel<16>, sizeof(Shared<16>));
+  if (split.heads == 32) return run(decode_kernel<32>, sizeof(Shared<32>));
+  run(decode_kernel<48>, sizeof(Shared<48>));
+}
+
+}  // namespace baltoro::cuda::sm90
