@@ -6,6 +6,7 @@
 #include "cuda/device/glu.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/device/weight_row.cuh"
+#include "cuda/expert_grouped.h"
 #include "cuda/expert_table.h"
 #include "cuda/launch.cuh"
 #include "ops/expert_mlp.h"
@@ -124,7 +125,9 @@ void expert_mlp(Context& context, const ExpertMlpArgs& args) {
     table = own.data();
   }
   const auto* entries = static_cast<const ExpertEntry*>(table);
-  if (context.activation == DType::kBf16) {
+  if (!grouped_experts_why_not(context, args)) {
+    grouped_experts(context, args, entries);
+  } else if (context.activation == DType::kBf16) {
     run<bf16>(context, args, entries, form_of(args));
   } else {
     run<float>(context, args, entries, form_of(args));
