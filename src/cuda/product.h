@@ -34,6 +34,8 @@ struct Product {
   Finish finish;
   const void* add;  // kAdd: [M, N] activations
   Activation activation;
+  // The kernel ahead on the stream writes a weight, which therefore must not be read early.
+  bool fresh_weights = false;
 
   // Weights that have tiles of their own: those of kGlu share theirs.
   constexpr int num_tiled() const { return finish == Finish::kGlu ? 1 : num_outputs; }
@@ -58,7 +60,8 @@ void multiply_plain(Context& context, const Product& product);
 
 // These two take bf16 weights and activations at 16-byte alignment, K a multiple of 8, and give the
 // same bits, in an order that depends on K alone: one reads the weights once for up to 32 rows of
-// x, the other is for many.
+// x, the other is for many. The first also takes weights that are all MXINT8 at 16-byte
+// alignment, whose sums have an order of their own.
 void multiply_stream(Context& context, const Product& product);
 void multiply_tiled(Context& context, const Product& product);
 

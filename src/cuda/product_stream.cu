@@ -1,6 +1,8 @@
 // Products of few rows of x, where the time is that of reading the weights: each weight goes once
-// from memory to the registers in which the tensor core wants it. bf16 weights and activations.
+// from memory to the registers in which the tensor core wants it. bf16 activations; weights bf16, or
+// MXINT8, which become bf16 in registers.
 #include "cuda/device/load.cuh"
+#include "cuda/device/mx_vector.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/product_tile.cuh"
 #include "cuda/launch.cuh"
@@ -10,14 +12,17 @@ namespace baltoro::cuda {
 namespace {
 
 // How a block divides its outputs among its warps; K is divided among kPartials of them.
-template <int kTilesV, int kTokenTilesV, int kWarpsNV, int kStagesV, bool kStageXV>
+template <WeightFormat kFormatV, int kTilesV, int kTokenTilesV, int kWarpsNV, int kStagesV,
+          bool kStageXV>
 struct Plan {
+  static constexpr WeightFormat kFormat = kFormatV;
   static constexpr int kTiles = kTilesV;            // of kTile weight rows, per warp
   static constexpr int kTokenTiles = kTokenTilesV;  // of kToken rows of x, per warp
   static constexpr int kWarpsN = kWarpsNV;          // side by side along the outputs
   static constexpr int kStages = kStagesV;          // steps in flight or in use
   static constexpr bool kStageX = kStageXV;         // x is loaded ahead like the weights
   static constexpr int kThreads = 32 * kWarpsN * kPartials;
+  static constexpr int kBlocksASm = 512 / kThreads;       // leaves 128 registers a thread
   static constexpr int kRows = kWarpsN * kTiles * kTile;  // of a block, all weights
   static constexpr int kTokens = kTokenTiles * kToken;
   // The pitch spreads the fragments over the banks.
@@ -28,16 +33,71 @@ struct Plan {
   static_assert(sizeof(Shared) <= 99 << 10);
 };
 
+// How a thread reads its share of a step of a weight's row: kSlices times kLoadK values, kApart
+// columns apart.
+template <WeightFormat kFormat>
+struct Row;
+
+template <>
+struct Row<WeightFormat::kBf16> {
+  static constexpr int kApart = kSliceK;
+  struct Share {
+    uint4 values[kSlices];
+    __device__ __forceinline__ uint4 bf16s(int slice) const { return values[slice]; }
+  };
+  const bf16* values;
+
+  static __device__ __forceinline__ int first_col(int t) { return t * kLoadK; }
+  static __device__ __forceinline__ Row of(const WeightView& w, std::int64_t n, int col) {
+    return {static_cast<const bf16*>(w.data) + n * w.cols + col};
+  }
+  __device__ __forceinline__ Share load(int k, int k_left) const {
+    Share share;
+#pragma unroll
+    for (int s = 0; s < kSlices; ++s) {
+      const int at = k + s * kApart;
+      share.values[s] = at < k_left ? load_stream(values + at) : uint4{0, 0, 0, 0};
+    }
+    return share;
+  }
+};
+
+template <>
+struct Row<WeightFormat::kMxint8> {
+  static constexpr int kApart = kLoadK;
+  struct Share {
+    uint4 codes;  // of one group
+    std::uint32_t scale;
+    __device__ __forceinline__ uint4 bf16s(int slice) const {
+      const uint2 half = slice == 0 ? uint2{codes.x, codes.y} : uint2{codes.z, codes.w};
+      return mxint8_to_bf16(half, scale);
+    }
+  };
+  const std::int8_t* codes;
+  const std::uint8_t* scales;
+
+  static __device__ __forceinline__ int first_col(int t) { return t * kSlices * kLoadK; }
+  static __device__ __forceinline__ Row of(const WeightView& w, std::int64_t n, int col) {
+    return {static_cast<const std::int8_t*>(w.data) + n * w.cols + col,
+            w.scales + n * (w.cols / kMxGroup) + col / kMxGroup};
+  }
+  __device__ __forceinline__ Share load(int k, int k_left) const {
+    const bool inside = k < k_left;
+    return {inside ? load_stream(codes + k) : uint4{0, 0, 0, 0},
+            inside ? scales[k / static_cast<int>(kMxGroup)] : 0u};
+  }
+};
+
 template <typename P>
 struct Step {
-  uint4 w[P::kTiles][kSlices][2];  // rows g and g + 8 of each tile
+  typename Row<P::kFormat>::Share w[P::kTiles][2];  // rows g and g + 8 of each tile
   uint4 x[P::kStageX ? P::kTokenTiles : 1][kSlices];
 };
 
 // Where a thread reads.
 template <typename P>
 struct Sources {
-  const bf16* w[P::kTiles][2];
+  Row<P::kFormat> w[P::kTiles][2];
   const bf16* x;          // row g of the first token tile, at this thread's k
   std::int64_t x_stride;  // between token tiles
   int tokens_left;        // rows of x from row g on
@@ -47,15 +107,9 @@ struct Sources {
 template <typename P>
 __device__ __forceinline__ void load_weights(Step<P>& step, const Sources<P>& from, int k) {
 #pragma unroll
-  for (int s = 0; s < kSlices; ++s) {
-    const int at = k + s * kSliceK;
+  for (int i = 0; i < P::kTiles; ++i) {
 #pragma unroll
-    for (int i = 0; i < P::kTiles; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        step.w[i][s][h] = at < from.k_left ? load_stream(from.w[i][h] + at) : uint4{0, 0, 0, 0};
-      }
-    }
+    for (int h = 0; h < 2; ++h) step.w[i][h] = from.w[i][h].load(k, from.k_left);
   }
 }
 
@@ -72,7 +126,8 @@ __device__ __forceinline__ void load_step_x(Step<P>& step, const Sources<P>& fro
 #pragma unroll
     for (int s = 0; s < kSlices; ++s) {
 #pragma unroll
-      for (int j = 0; j < P::kTokenTiles; ++j) step.x[j][s] = load_x(from, j, k + s * kSliceK);
+      for (int j = 0; j < P::kTokenTiles; ++j)
+        step.x[j][s] = load_x(from, j, k + s * Row<P::kFormat>::kApart);
     }
   }
 }
@@ -82,16 +137,25 @@ __device__ __forceinline__ void add_step(float4 (&sum)[P::kTiles][P::kTokenTiles
                                          const Step<P>& step, const Sources<P>& from, int k) {
 #pragma unroll
   for (int s = 0; s < kSlices; ++s) {
+    uint4 w[P::kTiles][2];
+#pragma unroll
+    for (int i = 0; i < P::kTiles; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) w[i][h] = step.w[i][h].bf16s(s);
+    }
 #pragma unroll
     for (int j = 0; j < P::kTokenTiles; ++j) {
       uint4 x;
       if constexpr (P::kStageX) {
         x = step.x[j][s];
       } else {
-        x = load_x(from, j, k + s * kSliceK);
+        x = load_x(from, j, k + s * Row<P::kFormat>::kApart);
       }
 #pragma unroll
-      for (int i = 0; i < P::kTiles; ++i) add_slice(sum[i][j], step.w[i][s], x);
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int i = 0; i < P::kTiles; ++i) add_half(sum[i][j], w[i], x, half);
+      }
     }
   }
 }
@@ -101,6 +165,7 @@ __device__ __forceinline__ Sources<P> sources(const Product& p, int index, std::
                                               std::int64_t m0) {
   const int warp = static_cast<int>(threadIdx.x) / 32 % P::kWarpsN;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  const int col = Row<P::kFormat>::first_col(t);
   Sources<P> from;
 #pragma unroll
   for (int i = 0; i < P::kTiles; ++i) {
@@ -110,28 +175,29 @@ __device__ __forceinline__ Sources<P> sources(const Product& p, int index, std::
       const WeightView& weight = p.outputs[index + Rows::weight(row)].weight;
       // Rows past the end read the last one; what they give is not stored.
       const std::int64_t n = min(n0 + Rows::row_of_weight(row), weight.rows - 1);
-      from.w[i][h] = static_cast<const bf16*>(weight.data) + n * p.cols + t * kLoadK;
+      from.w[i][h] = Row<P::kFormat>::of(weight, n, col);
     }
   }
-  from.x = static_cast<const bf16*>(p.x) + (m0 + g) * p.cols + t * kLoadK;
+  from.x = static_cast<const bf16*>(p.x) + (m0 + g) * p.cols + col;
   from.x_stride = kToken * p.cols;
   from.tokens_left = static_cast<int>(p.rows - m0) - g;
-  from.k_left = static_cast<int>(p.cols) - t * kLoadK;
+  from.k_left = static_cast<int>(p.cols) - col;
   return from;
 }
 
 template <typename P, Finish kFinish>
-__global__ void __launch_bounds__(P::kThreads) stream(const __grid_constant__ Product p) {
+__global__ void __launch_bounds__(P::kThreads, P::kBlocksASm)
+    stream(const __grid_constant__ Product p) {
   constexpr int kWeights = kFinish == Finish::kGlu ? 2 : 1;
   using Rows = BlockRows<kWeights, P::kTiles>;
   constexpr int kRowsEach = P::kRows / kWeights;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<typename P::Shared*>(memory);
 
-  int block = static_cast<int>(blockIdx.x);
+  int block = static_cast<int>(blockIdx.y);
   const int index = weight_of_block(p, kRowsEach, block);
   const std::int64_t n0 = std::int64_t{block} * kRowsEach;
-  const std::int64_t m0 = std::int64_t{blockIdx.y} * P::kTokens;
+  const std::int64_t m0 = std::int64_t{blockIdx.x} * P::kTokens;
   const Sources<P> from = sources<P, Rows>(p, index, n0, m0);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int warp_n = warp % P::kWarpsN, warp_k = warp / P::kWarpsN;
@@ -156,6 +222,7 @@ __global__ void __launch_bounds__(P::kThreads) stream(const __grid_constant__ Pr
     }
   }
 
+  start_next_kernel();
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int i = 0; i < P::kTiles; ++i) {
@@ -190,25 +257,54 @@ template <typename P, Finish kFinish>
 void launch_plan(Context& context, const Product& product) {
   constexpr int kRowsEach = P::kRows / (kFinish == Finish::kGlu ? 2 : 1);
   const Launch how{.name = "product of few rows",
-                   .grid = dim3(num_blocks(product, kRowsEach), ceil_div(product.rows, P::kTokens)),
+                   // Blocks that read the same weights run together.
+                   .grid = dim3(ceil_div(product.rows, P::kTokens), num_blocks(product, kRowsEach)),
                    .block = dim3(P::kThreads),
                    .shared_bytes = sizeof(typename P::Shared),
                    .stream = context.stream,
-                   .overlap = true};
+                   .overlap = !product.fresh_weights};
   launch(how, stream<P, kFinish>, product);
 }
 
-// All plans sum in the same order.
+// All plans of a format sum in the same order. `few`: larger blocks would leave multiprocessors
+// without work.
+template <Finish kFinish>
+void launch_bf16(Context& context, const Product& product, bool few) {
+  constexpr WeightFormat kFormat = WeightFormat::kBf16;
+  if (product.rows > 2 * kToken) {
+    return launch_plan<Plan<kFormat, 2, 4, 2, 2, false>, kFinish>(context, product);
+  }
+  if constexpr (kFinish != Finish::kGlu) {
+    if (few && product.rows <= kToken) {
+      return launch_plan<Plan<kFormat, 1, 1, 1, 3, true>, kFinish>(context, product);
+    }
+    if (few) return launch_plan<Plan<kFormat, 1, 2, 1, 3, true>, kFinish>(context, product);
+  }
+  if (product.rows > kToken) {
+    return launch_plan<Plan<kFormat, 2, 2, 1, 2, true>, kFinish>(context, product);
+  }
+  launch_plan<Plan<kFormat, 2, 1, 1, 2, true>, kFinish>(context, product);
+}
+
+template <Finish kFinish>
+void launch_mxint8(Context& context, const Product& product, bool few) {
+  constexpr WeightFormat kFormat = WeightFormat::kMxint8;
+  if (product.rows > kToken) {
+    return launch_plan<Plan<kFormat, 2, 4, 2, 2, false>, kFinish>(context, product);
+  }
+  if constexpr (kFinish != Finish::kGlu) {
+    if (few) return launch_plan<Plan<kFormat, 1, 1, 1, 4, true>, kFinish>(context, product);
+  }
+  launch_plan<Plan<kFormat, 2, 1, 1, 3, true>, kFinish>(context, product);
+}
+
 template <Finish kFinish>
 void launch_finish(Context& context, const Product& product) {
-  if (product.rows > kToken) return launch_plan<Plan<2, 4, 2, 2, false>, kFinish>(context, product);
-  // Smaller blocks where the larger would leave multiprocessors without work.
-  if constexpr (kFinish != Finish::kGlu) {
-    if (num_blocks(product, 2 * kTile) < static_cast<unsigned>(context.device.num_sms)) {
-      return launch_plan<Plan<1, 1, 1, 3, true>, kFinish>(context, product);
-    }
+  const bool few = num_blocks(product, 2 * kTile) < static_cast<unsigned>(context.device.num_sms);
+  if (product.outputs[0].weight.format == WeightFormat::kMxint8) {
+    return launch_mxint8<kFinish>(context, product, few);
   }
-  launch_plan<Plan<2, 1, 1, 2, true>, kFinish>(context, product);
+  launch_bf16<kFinish>(context, product, few);
 }
 
 }  // namespace

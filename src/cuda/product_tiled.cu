@@ -105,11 +105,19 @@ __device__ __forceinline__ void add_step(Sums& sum, const Shared::Stage& stage, 
         w[i][h] = stage.w[(warp_n * kTiles + i) * kTile + g + 8 * h][chunk];
       }
     }
+    uint4 x[kTokenTiles];
 #pragma unroll
     for (int j = 0; j < kTokenTiles; ++j) {
-      const uint4 x = stage.x[(warp_m * kTokenTiles + j) * kToken + g][chunk];
+      x[j] = stage.x[(warp_m * kTokenTiles + j) * kToken + g][chunk];
+    }
+    // All sums once before any of them again: an mma takes long to end.
 #pragma unroll
-      for (int i = 0; i < kTiles; ++i) add_slice(sum[i][j], w[i], x);
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int j = 0; j < kTokenTiles; ++j) {
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) add_half(sum[i][j], w[i], x[j], half);
+      }
     }
   }
 }

@@ -19,10 +19,14 @@ constexpr int kPartials = 8;
 constexpr int kTile = 16;  // rows of a weight in an mma
 constexpr int kToken = 8;  // rows of x in an mma
 
-// w: rows g and g + 8 of a tile.
-__device__ __forceinline__ void add_slice(float4& sum, const uint4 (&w)[2], const uint4& x) {
-  mma_bf16(sum, uint4{w[0].x, w[1].x, w[0].y, w[1].y}, x.x, x.y);
-  mma_bf16(sum, uint4{w[0].z, w[1].z, w[0].w, w[1].w}, x.z, x.w);
+// One of the two mma of a slice. w: rows g and g + 8 of a tile.
+__device__ __forceinline__ void add_half(float4& sum, const uint4 (&w)[2], const uint4& x,
+                                         int half) {
+  if (half == 0) {
+    mma_bf16(sum, uint4{w[0].x, w[1].x, w[0].y, w[1].y}, x.x, x.y);
+  } else {
+    mma_bf16(sum, uint4{w[0].z, w[1].z, w[0].w, w[1].w}, x.z, x.w);
+  }
 }
 
 // The rows of a block: of kWeights weights, kTiles tiles a warp, those of one weight together.
