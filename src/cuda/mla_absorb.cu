@@ -233,6 +233,19 @@ __global__ void __launch_bounds__(kLanes* kSlices) merge_kernel(Absorb p) {
       make_float4(sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale);
 }
 
+// 2 kLaneBit values in each lane: lane l ends with the sum over all lanes of value l, in values[0].
+template <int kLaneBit>
+__device__ __forceinline__ void fold_lanes(float* values) {
+  const bool upper = (threadIdx.x & kLaneBit) != 0;
+#pragma unroll
+  for (int k = 0; k < kLaneBit; ++k) {
+    const float give = upper ? values[k] : values[k + kLaneBit];
+    const float keep = upper ? values[k + kLaneBit] : values[k];
+    values[k] = keep + __shfl_xor_sync(0xffffffffu, give, kLaneBit);
+  }
+  if constexpr (kLaneBit > 1) fold_lanes<kLaneBit / 2>(values);
+}
+
 constexpr int kProjectThreads = 256;
 constexpr int kValuesAtOnce = 32;  // value channels of a block
 
@@ -278,22 +291,25 @@ __global__ void __launch_bounds__(kProjectThreads) project_kernel(Absorb p) {
       }
     }
   }
+  // Lane l ends with the sum of entry l: value channel l / kRows, row l % kRows.
+  float* all = &sum[0][0];
+  if constexpr (kRows * kEach == 32) {
+    fold_lanes<16>(all);
+  } else {
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    float own = 0;  // of row `lane`
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const float all = warp_sum(sum[i][r]);
-      if (lane == r) own = all;
-    }
-    if (lane < count && first_own + i < p.values) {
-      const std::int64_t row = p.buffers.plan.rows[first + lane].row;
-      const std::int64_t at = (row * p.heads + head) * p.values + first_own + i;
-      float value = round_as<bf16>(own);
-      if (p.gate != nullptr) value *= round_as<bf16>(sigmoid(to_f32(p.gate[at])));
-      p.out[at] = from_f32<bf16>(value);
+    for (int i = 0; i < kRows * kEach; ++i) {
+      const float one = warp_sum(all[i]);
+      if (lane == i) all[0] = one;
     }
   }
+  const int d = first_own + lane / kRows;
+  const int r = lane % kRows;
+  if (lane >= kRows * kEach || r >= count || d >= p.values) return;
+  const std::int64_t row = p.buffers.plan.rows[first + r].row;
+  const std::int64_t at = (row * p.heads + head) * p.values + d;
+  float value = round_as<bf16>(all[0]);
+  if (p.gate != nullptr) value *= round_as<bf16>(sigmoid(to_f32(p.gate[at])));
+  p.out[at] = from_f32<bf16>(value);
 }
 
 Absorb absorb_of(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
