@@ -18,10 +18,10 @@ enum class LeafFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4, kMxint8 };
 // Limits of one matmul call and of the scratch that it needs.
 constexpr std::int64_t kMatmulRows = 64;
 constexpr std::int64_t kMatmulOutputs = 32;
-// Partial sums (at most 16 lanes each), one panel of decoded weights, and the packed rows of the
-// bf16 table.
+// Partial sums (at most 16 lanes each), one panel of decoded weights, and packed rows: 512 f32 or
+// 1024 bf16 columns of each.
 constexpr std::int64_t kMatmulScratchFloats =
-    kMatmulRows * kMatmulOutputs * 16 + 8 * 512 + kMatmulRows * 512;
+    kMatmulRows * kMatmulOutputs * 16 + (kMatmulOutputs + kMatmulRows) * 512;
 
 // Rows of bf16 values that a table has brought into its own order (PackArgs) take their depth
 // rounded up to kPackedAlign, in words; rows that begin a block of kPackedRows can be cut off.

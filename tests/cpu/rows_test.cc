@@ -143,6 +143,30 @@ TEST_P(CpuRows, ExtremeMxfp4ScalesAreExact) {
   }
 }
 
+// Few rows may scale sums where many scale weights; at the ends of the exponents these would differ.
+TEST_P(CpuRows, Mxfp4RowsDoNotDependOnTheirNumberAtTheEndsOfTheRange) {
+  constexpr std::int64_t kOutputs = 5, kRows = 7, kCols = 288;
+  const auto cpu = backend(Activations::kBf16);
+  const TestWeight weight(WeightFormat::kMxfp4, kOutputs, kCols, 12);
+  const std::vector<float> values = activations_of(Activations::kBf16, "x", kRows * kCols);
+  for (const int scale : {1, 20, 72, 73, 74, 127, 186, 187, 188, 240, 252}) {
+    const std::vector<std::uint8_t> scales(kOutputs * kCols / kMxGroup,
+                                           static_cast<std::uint8_t>(scale));
+    WeightView view = weight.view;
+    view.scales = scales.data();
+    for (const int exponent : {-126, -110, -70, -64, -58, 0, 58, 60, 64, 110, 120}) {
+      std::vector<float> x = values;
+      for (float& v : x) v = std::ldexp(v, exponent);
+      const std::vector<float> all = run_linear(*cpu, x.data(), kRows, view);
+      for (std::int64_t m = 0; m < kRows; ++m) {
+        ASSERT_TRUE(same_bits(run_linear(*cpu, x.data() + m * kCols, 1, view),
+                              slice(all, m * kOutputs, kOutputs)))
+            << "scale " << scale << ", activations of 2^" << exponent;
+      }
+    }
+  }
+}
+
 TEST_P(CpuRows, HeadRowsAreTheChosenOnes) {
   const auto cpu = backend(Activations::kF32);
   const TestWeight weight(WeightFormat::kBf16, 70, 40, 3);

@@ -13,6 +13,7 @@
 #include "cpu/simd/weights.inl.h"
 #include "cpu/simd/matmul.inl.h"
 #include "cpu/simd/bf16_chunk.inl.h"
+#include "cpu/simd/mxfp4_sums.inl.h"
 #include "cpu/simd/matmul_bf16.inl.h"
 #include "cpu/simd/outer.inl.h"
 #include "cpu/simd/rows.inl.h"

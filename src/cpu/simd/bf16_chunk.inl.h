@@ -16,6 +16,13 @@ static_assert(kChunk == 4 * kPair);
 inline __m512bh as_bh(__m512i v) { return __builtin_bit_cast(__m512bh, v); }
 inline __m512i as_int(__m512bh v) { return __builtin_bit_cast(__m512i, v); }
 
+// 32 words of packed rows, in a register for all of their uses: gcc 12 would load them again for each.
+inline __m512bh load_pairs(const std::uint16_t* p) {
+  __m512i words = _mm512_loadu_si512(p);
+  asm("" : "+v"(words));
+  return as_bh(words);
+}
+
 struct Chunk {
   __m512i part[4];
 };
@@ -79,19 +86,27 @@ inline Chunk mxfp4_chunk_general(const std::uint8_t* packed, const std::uint8_t*
   return activation_chunk<LeafFormat::kMxfp4>(values, kChunk);
 }
 
+// The bf16 words of the 16 codes times 2^125. Bit 4 of an index belongs to the next code, so both
+// halves are equal.
+alignas(64) constexpr std::uint16_t kCodeWords[32] = {
+    0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
+    0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,  //
+    0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
+    0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
+
+// What `table` says of the 128 codes in 64 bytes.
+inline Chunk look_up_codes(__m512i codes, __m512i table) {
+  return {{_mm512_permutexvar_epi16(codes, table),
+           _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), table),
+           _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), table),
+           _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), table)}};
+}
+
 // A chunk of MXFP4 weights for scales from 1 to 252: 64 bytes of codes, four scale bytes.
 //
-// The table holds the bf16 words of the codes times 2^125, and (252 - scale) is subtracted from
-// their exponents; for zero the subtraction saturates. A product below the smallest normal bf16
-// becomes zero, as it would inside the dot product.
+// (252 - scale) is subtracted from the exponents of the table; for zero the subtraction saturates. A
+// product below the smallest normal bf16 becomes zero, as it would inside the dot product.
 inline Chunk mxfp4_chunk(__m512i codes, std::uint32_t scales) {
-  // The code's four bits; bit 4 of an index belongs to the next code, so both halves are equal.
-  alignas(64) static constexpr std::uint16_t kWords[32] = {
-      0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
-      0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,  //
-      0x0000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,  //
-      0x0000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
-  const __m512i table = _mm512_loadu_si512(kWords);
   // Scale i of the chunk to the words of its group, 8 words a group.
   alignas(64) static constexpr std::int8_t kSpread[64] = {
       0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 1, -1, 1, -1, 1, -1,
@@ -101,11 +116,7 @@ inline Chunk mxfp4_chunk(__m512i codes, std::uint32_t scales) {
       _mm512_shuffle_epi8(_mm512_set1_epi32(static_cast<int>(scales)), _mm512_loadu_si512(kSpread));
   const __m512i exponents =
       _mm512_sub_epi16(_mm512_set1_epi16(252 << 7), _mm512_slli_epi16(scale_words, 7));
-  Chunk chunk;
-  chunk.part[0] = _mm512_permutexvar_epi16(codes, table);
-  chunk.part[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), table);
-  chunk.part[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), table);
-  chunk.part[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), table);
+  Chunk chunk = look_up_codes(codes, _mm512_loadu_si512(kCodeWords));
   for (__m512i& part : chunk.part) part = _mm512_subs_epu16(part, exponents);
   return chunk;
 }
@@ -143,24 +154,42 @@ struct Bf16Reader {
   }
 };
 
-struct Mxfp4Reader {
-  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+// A row of codes and of the scales of its groups.
+struct ScaledRow {
   const std::uint8_t* data;
   const std::uint8_t* scales;
 
-  Mxfp4Reader(const MatmulArgs& a, std::int64_t n)
+  ScaledRow(const MatmulArgs& a, std::int64_t n)
       : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
-  Chunk whole(std::int64_t k) const {
-    std::uint32_t four;
-    __builtin_memcpy(&four, scales + k / kGroup, sizeof(four));
-    return mxfp4_chunk(_mm512_loadu_si512(data + k / 2), four);
+};
+
+// Of MXFP4 codes: the chunk from k on, and the four scales of its groups; zero beyond n.
+struct Mxfp4Row : ScaledRow {
+  static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+  using ScaledRow::ScaledRow;
+
+  // k is not negative: shifts, not divisions that round.
+  __m512i codes(std::int64_t k, std::int64_t n) const {
+    if (n == kChunk) return _mm512_loadu_si512(data + (k >> 1));
+    return _mm512_maskz_loadu_epi8((1ull << (n / 2)) - 1, data + (k >> 1));
   }
-  Chunk some(std::int64_t k, std::int64_t n) const {
+  std::uint32_t group_scales(std::int64_t k, std::int64_t n) const {
+    const std::uint8_t* from = scales + (k >> 5);
     std::uint32_t four = 0;
-    for (std::int64_t i = 0; i < n / kGroup; ++i) {
-      four |= static_cast<std::uint32_t>(scales[k / kGroup + i]) << (8 * i);
+    if (n == kChunk) {
+      __builtin_memcpy(&four, from, sizeof(four));
+    } else {
+      for (std::int64_t i = 0; i < n / kGroup; ++i) four |= std::uint32_t{from[i]} << (8 * i);
     }
-    return mxfp4_chunk(_mm512_maskz_loadu_epi8((1ull << (n / 2)) - 1, data + k / 2), four);
+    return four;
+  }
+};
+
+struct Mxfp4Reader : Mxfp4Row {
+  using Mxfp4Row::Mxfp4Row;
+  Chunk whole(std::int64_t k) const { return some(k, kChunk); }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    return mxfp4_chunk(codes(k, n), group_scales(k, n));
   }
 };
 
@@ -174,13 +203,10 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
 
 // MXINT8 codes have at most 8 significant bits, and so have their bf16 values; values below the
 // smallest normal bf16 become zero.
-struct Mxint8Reader {
+struct Mxint8Reader : ScaledRow {
   static constexpr LeafFormat kOrder = LeafFormat::kMxint8;
-  const std::uint8_t* data;
-  const std::uint8_t* scales;
+  using ScaledRow::ScaledRow;
 
-  Mxint8Reader(const MatmulArgs& a, std::int64_t n)
-      : data(a.weight + n * a.weight_stride), scales(a.scales + n * a.scale_stride) {}
   __m512i group(std::int64_t k) const {
     Int8Decoder values;
     values.decode(data + k, group_scale(scales[k / kGroup]));

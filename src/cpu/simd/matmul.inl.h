@@ -42,22 +42,15 @@ struct Accumulators {
       for (int j = 0; j < N; ++j) acc[r][j] = zero();
     }
   }
-  // Adds the sums of this block to those of the blocks before it.
-  void add_before(const DepthBlock& block, const float* partial) {
+  void save(float* partial) const {
     for (int r = 0; r < R; ++r) {
-      for (int j = 0; j < N; ++j) {
-        const Vec before = block.first ? zero() : load(partial + (r * N + j) * kLanes);
-        acc[r][j] = before + acc[r][j];
-      }
+      for (int j = 0; j < N; ++j) store(partial + (r * N + j) * kLanes, acc[r][j]);
     }
   }
   void finish(const MatmulArgs& a, const DepthBlock& block, std::int64_t m, std::int64_t n,
               float* partial) const {
+    if (!block.last) return save(partial);
     for (int r = 0; r < R; ++r) {
-      if (!block.last) {
-        for (int j = 0; j < N; ++j) store(partial + (r * N + j) * kLanes, acc[r][j]);
-        continue;
-      }
       float sums[4];
       sum4(acc[r][0], acc[r][N > 1 ? 1 : 0], acc[r][N > 2 ? 2 : 0], acc[r][N > 3 ? 3 : 0], sums);
       float* out = a.out + (m + r) * a.out_stride + n;

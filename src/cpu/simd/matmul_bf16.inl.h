@@ -1,112 +1,199 @@
 // Matmul over rows of bf16 values with VDPBF16PS: each of 16 lanes takes two products a step. Only
 // weights that are exact in bf16 come here; the others use the f32 loops. The order of the sums
-// differs from the f32 loops but is again fixed by the depth alone: kSumDepth columns are summed
-// from zero, then added to the columns before them. Such short chains of dependent products let the
-// loop over few rows read one weight row after the other, in the order of memory.
+// differs from the f32 loops but is again fixed by the depth alone: a chunk of columns is summed from
+// zero, then added to the chunks before it. Such short chains of dependent products keep the
+// processor busy with few rows, and the additions run beside the products of many.
+//
+// Packed rows come in tiles of kRowTile (fewer at the end): for every 32 columns the rows of a tile,
+// one after the other.
 
 namespace baltoro::cpu {
 namespace {
 
-constexpr int kFewRows = 4;  // rows for which decoding in registers beats a panel
-constexpr std::int64_t kSumDepth = kDepth;
+constexpr int kRowTile = 4;
+constexpr int kFewRows = kRowTile;              // decoding in registers beats a panel
+constexpr int kOutputTile = 3;                  // 12 sums of a chunk and 12 of all in registers
+constexpr std::int64_t kPanelDepth = 1024;      // columns of a panel
+constexpr std::int64_t kRowsTogether = 8;       // share a panel tile: with it half of L1
+constexpr std::int64_t kFewRowsDepth = 8192;    // columns that few rows pack at a time
+constexpr std::int64_t kPrefetchAhead = 20480;  // bytes; measured 12 to 32 KiB
 
-// Packed rows, `stride` words apart, from the first column of a depth block on.
-struct PackedBlock {
-  const std::uint16_t* rows;
-  std::int64_t stride;
-};
-
+// One tile of `count` rows, columns from x[r] on.
 template <LeafFormat F>
-void pack_row(const float* x, std::int64_t depth, std::uint16_t* out) {
+void pack_tile(const float* const* x, std::int64_t count, std::int64_t depth, std::uint16_t* out) {
   for (std::int64_t k = 0; k < depth; k += kChunk) {
-    const Chunk chunk = activation_chunk<F>(x + k, depth - k);
-    for (int i = 0; i < 4; ++i) _mm512_storeu_si512(out + k + i * kPair, chunk.part[i]);
-  }
-}
-
-// Row after row, each packed_depth words.
-void pack_rows(const PackArgs& a) {
-  for (std::int64_t m = 0; m < a.num_rows; ++m) {
-    const float* x = a.x + (a.x_rows != nullptr ? a.x_rows[m] : m) * a.x_stride;
-    std::uint16_t* to = a.out + m * packed_depth(a.depth);
-    if (a.format == LeafFormat::kMxfp4) {
-      pack_row<LeafFormat::kMxfp4>(x, a.depth, to);
-    } else {
-      pack_row<LeafFormat::kBf16>(x, a.depth, to);
+    for (std::int64_t r = 0; r < count; ++r) {
+      const Chunk chunk = activation_chunk<F>(x[r] + k, depth - k);
+      for (int i = 0; i < 4; ++i) {
+        _mm512_storeu_si512(out + (k + i * kPair) * count + r * kPair, chunk.part[i]);
+      }
     }
   }
 }
+
+inline std::int64_t tile_rows(std::int64_t m, std::int64_t num_rows) {
+  return num_rows - m < kRowTile ? num_rows - m : kRowTile;
+}
+
+// Tile after tile, each row packed_depth words.
+template <LeafFormat F>
+void pack_tiles(const PackArgs& a) {
+  for (std::int64_t m = 0; m < a.num_rows; m += kRowTile) {
+    const std::int64_t count = tile_rows(m, a.num_rows);
+    const float* x[kRowTile];
+    for (std::int64_t r = 0; r < count; ++r) {
+      x[r] = a.x + (a.x_rows != nullptr ? a.x_rows[m + r] : m + r) * a.x_stride;
+    }
+    pack_tile<F>(x, count, a.depth, a.out + m * packed_depth(a.depth));
+  }
+}
+
+void pack_rows(const PackArgs& a) {
+  if (a.format == LeafFormat::kMxfp4) return pack_tiles<LeafFormat::kMxfp4>(a);
+  pack_tiles<LeafFormat::kBf16>(a);
+}
+
+// Packed rows from column `begin` on, `depth` words a row.
+struct PackedBlock {
+  const std::uint16_t* rows;
+  std::int64_t depth, begin;
+
+  const std::uint16_t* tile(std::int64_t m, std::int64_t count) const {
+    return rows + m * depth + begin * count;
+  }
+};
 
 // The rows of a depth block: from args.packed, or packed here into `place`.
 template <typename Reader>
 PackedBlock packed_block(const MatmulArgs& a, const DepthBlock& block, std::uint16_t* place) {
-  if (a.packed != nullptr) return {a.packed + block.begin, packed_depth(a.depth)};
-  const std::int64_t stride = packed_depth(block.count);
-  for (std::int64_t m = 0; m < a.num_rows; ++m) {
-    pack_row<Reader::kOrder>(x_row(a, m) + block.begin, block.count, place + m * stride);
-  }
-  return {place, stride};
+  if (a.packed != nullptr) return {a.packed, packed_depth(a.depth), block.begin};
+  PackArgs pack;
+  pack.x = a.x + block.begin;
+  pack.x_stride = a.x_stride;
+  pack.x_rows = a.x_rows;
+  pack.num_rows = a.num_rows;
+  pack.depth = block.count;
+  pack.out = place;
+  pack_tiles<Reader::kOrder>(pack);
+  return {place, packed_depth(block.count), 0};
 }
 
-// The depth block of weight rows n + first .. n + first + Together times R activation rows, added
-// to the sums of outputs n and following.
-template <typename Reader, int Together, int R, int N>
-inline void bf16_block_sums(const MatmulArgs& a, std::int64_t n, int first, const DepthBlock& block,
-                            const PackedBlock& x, Accumulators<R, N>& sums) {
-  const auto row = [&](int j) { return Reader(a, n + first + (j < Together ? j : 0)); };
-  const Reader rows[kTileOutputs] = {row(0), row(1), row(2), row(3)};
-  for (std::int64_t begin = 0; begin < block.count; begin += kSumDepth) {
-    const std::int64_t left = block.count - begin;
-    const std::int64_t end = begin + (left < kSumDepth ? left : kSumDepth);
-    Accumulators<R, Together> part;
-    part.clear();
-    for (std::int64_t k = begin; k < end; k += kChunk) {
-      for (int j = 0; j < Together; ++j) {
-        const Chunk w = read_chunk(rows[j], block.begin + k, chunk_size(k, block.count));
-        for (int i = 0; i < 4; ++i) {
-          for (int r = 0; r < R; ++r) {
-            const __m512i xv = _mm512_loadu_si512(x.rows + r * x.stride + k + i * kPair);
-            part.acc[r][j].v = _mm512_dpbf16_ps(part.acc[r][j].v, as_bh(w.part[i]), as_bh(xv));
-          }
-        }
-      }
-    }
+// Of R rows by N outputs: where they begin.
+struct TilePlace {
+  std::int64_t m, n;
+};
+
+template <int R, int N>
+inline void add_sums(Accumulators<R, N>& sums, const Accumulators<R, N>& part) {
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < N; ++j) sums.acc[r][j] = sums.acc[r][j] + part.acc[r][j];
+  }
+}
+
+// A chunk of N weight rows times R activation rows.
+template <int R, int N>
+inline void multiply_chunk(const Chunk* w, const std::uint16_t* x, Accumulators<R, N>& part) {
+  for (int i = 0; i < 4; ++i) {
     for (int r = 0; r < R; ++r) {
-      for (int j = 0; j < Together; ++j) {
-        sums.acc[r][first + j] = sums.acc[r][first + j] + part.acc[r][j];
+      const __m512bh xv = load_pairs(x + (i * R + r) * kPair);
+      for (int j = 0; j < N; ++j) {
+        part.acc[r][j].v = _mm512_dpbf16_ps(part.acc[r][j].v, as_bh(w[j].part[i]), xv);
       }
     }
+  }
+}
+
+// Few rows: each weight is decoded in registers and used for all of them.
+
+template <typename Reader>
+inline constexpr bool kScalesSums = false;
+template <>
+inline constexpr bool kScalesSums<Mxfp4Sums> = true;
+
+// Weight rows that R activation rows read at a time. Plain weights one after the other, in the order
+// of memory: several streams, even of neighbours, halve the read bandwidth of Zen 4. Where decoding
+// takes as long as reading the prefetcher does not keep up, and lines are asked for in that order
+// instead; then rows may share the loads of activations.
+template <typename Reader, int R>
+inline constexpr int kTogether = kScalesSums<Reader> ? (R <= 2 ? 4 : 2)
+                                 : R == 1            ? 1
+                                 : R == 2            ? 4
+                                                     : 2;
+
+// N weight rows, and the lines that they will read some time from now.
+template <typename Reader, int N>
+struct DirectWeights {
+  Reader row[4];
+  const std::uint8_t* ahead;
+
+  DirectWeights(const MatmulArgs& a, std::int64_t n)
+      : row{at(a, n, 0), at(a, n, 1), at(a, n, 2), at(a, n, 3)},
+        ahead(a.weight + n * a.weight_stride + kPrefetchAhead) {
+    static_assert(N <= 4);
+  }
+  static Reader at(const MatmulArgs& a, std::int64_t n, int j) { return {a, n + (j < N ? j : 0)}; }
+};
+
+// Adds `count` columns from k on, a chunk at most, of N weight rows times R activation rows.
+template <typename Reader, int R, int N>
+inline void add_direct_chunk(const DirectWeights<Reader, N>& weights, std::int64_t k,
+                             std::int64_t count, const std::uint16_t* x, Accumulators<R, N>& sums) {
+  Accumulators<R, N> part;
+  part.clear();
+  Chunk w[N];
+  for (int j = 0; j < N; ++j) {
+    if constexpr (kScalesSums<Reader>) {
+      __builtin_prefetch(weights.ahead + (k >> 1) * N + 64 * j, 0, 2);
+      w[j] = weights.row[j].unscaled(k, count);
+    } else {
+      w[j] = read_chunk(weights.row[j], k, count);
+    }
+  }
+  multiply_chunk(w, x, part);
+  if constexpr (kScalesSums<Reader>) {
+    for (int j = 0; j < N; ++j) {
+      const Vec scales = weights.row[j].lane_scales(k, count);
+      for (int r = 0; r < R; ++r) sums.acc[r][j] = fma(part.acc[r][j], scales, sums.acc[r][j]);
+    }
+  } else {
+    add_sums(sums, part);
   }
 }
 
 template <typename Reader, int R, int N>
-void bf16_direct(const MatmulArgs& a, std::int64_t n, const DepthBlock& block, const PackedBlock& x,
-                 float* partial) {
-  // One row reads the weights in the order of memory: several streams, even of neighbours, halve
-  // the read bandwidth of Zen 4.
-  constexpr int kTogether = R == 1 ? 1 : N;
+void bf16_direct_tile(const MatmulArgs& a, std::int64_t n, const DepthBlock& block,
+                      const std::uint16_t* x) {
+  float* partial = a.scratch + n * R * kLanes;
   Accumulators<R, N> sums;
   sums.start(block, partial);
-  for (int j = 0; j < N; j += kTogether) {
-    bf16_block_sums<Reader, kTogether>(a, n, j, block, x, sums);
+  const DirectWeights<Reader, N> weights(a, n);
+  if constexpr (kScalesSums<Reader>) {
+    // Of the next call, which checks them before all else.
+    prefetch(a.scales + (n + kMatmulOutputs) * a.scale_stride, N * a.scale_stride);
+  }
+  std::int64_t k = 0;
+  for (; k + kChunk <= block.count; k += kChunk) {
+    add_direct_chunk(weights, block.begin + k, kChunk, x + k * R, sums);
+  }
+  if (k < block.count) {
+    add_direct_chunk(weights, block.begin + k, block.count - k, x + k * R, sums);
   }
   sums.finish(a, block, 0, n, partial);
 }
 
 template <typename Reader, int R>
 void bf16_few_rows(const MatmulArgs& a) {
-  auto* place = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * 16);
-  constexpr std::int64_t size = R == 1 ? 2 * kDirectDepth : kDirectDepth;
+  constexpr int kOutputs = kTogether<Reader, R>;
+  auto* place = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * kLanes);
+  const std::int64_t size = a.packed != nullptr ? a.depth : kFewRowsDepth;
   for (std::int64_t begin = 0; begin < a.depth; begin += size) {
     const DepthBlock block = depth_block(a, begin, size);
-    const PackedBlock x = packed_block<Reader>(a, block, place);
+    const std::uint16_t* x = packed_block<Reader>(a, block, place).tile(0, R);
     std::int64_t n = 0;
-    for (; n + kTileOutputs <= a.num_outputs; n += kTileOutputs) {
-      bf16_direct<Reader, R, kTileOutputs>(a, n, block, x, a.scratch + n * R * kLanes);
+    for (; n + kOutputs <= a.num_outputs; n += kOutputs) {
+      bf16_direct_tile<Reader, R, kOutputs>(a, n, block, x);
     }
-    for (; n < a.num_outputs; ++n) {
-      bf16_direct<Reader, R, 1>(a, n, block, x, a.scratch + n * R * kLanes);
-    }
+    for (; n < a.num_outputs; ++n) bf16_direct_tile<Reader, R, 1>(a, n, block, x);
   }
 }
 
@@ -117,96 +204,126 @@ void bf16_few_rows_of(const MatmulArgs& a) {
   if constexpr (R > 1) bf16_few_rows_of<Reader, R - 1>(a);
 }
 
-// R packed rows against kTileOutputs packed panel rows.
-template <int R>
-inline void bf16_tile(const PackedBlock& x, std::int64_t count, const std::uint16_t* panel,
-                      Accumulators<R, kTileOutputs>& sums) {
-  for (std::int64_t k = 0; k < count; k += kPair) {
-    __m512bh xv[R];
-    for (int r = 0; r < R; ++r) xv[r] = as_bh(_mm512_loadu_si512(x.rows + r * x.stride + k));
-    for (int j = 0; j < kTileOutputs; ++j) {
-      const __m512bh w = as_bh(_mm512_loadu_si512(panel + j * kSumDepth + k));
-      for (int r = 0; r < R; ++r) sums.acc[r][j].v = _mm512_dpbf16_ps(sums.acc[r][j].v, w, xv[r]);
+// Many rows: a panel of weights is decoded once and meets all of them. It lies as packed rows do, in
+// tiles of kOutputTile outputs.
+
+template <typename Reader>
+void bf16_panel(const MatmulArgs& a, const DepthBlock& block, std::uint16_t* panel) {
+  const std::int64_t depth = packed_depth(block.count);
+  for (std::int64_t n = 0; n < a.num_outputs; ++n) {
+    const std::int64_t first = n / kOutputTile * kOutputTile, left = a.num_outputs - first;
+    const std::int64_t count = left < kOutputTile ? left : kOutputTile;
+    std::uint16_t* to = panel + first * depth + (n - first) * kPair;
+    const Reader row(a, n);
+    for (std::int64_t k = 0; k < block.count; k += kChunk) {
+      const Chunk w = read_chunk(row, block.begin + k, chunk_size(k, block.count));
+      for (int i = 0; i < 4; ++i) _mm512_storeu_si512(to + (k + i * kPair) * count, w.part[i]);
     }
   }
 }
 
-template <int R>
-inline void bf16_panel_tile(const MatmulArgs& a, std::int64_t m, std::int64_t n,
-                            const DepthBlock& block, const PackedBlock& x,
-                            const std::uint16_t* panel) {
-  float* partial = a.scratch + n * kMatmulRows * kLanes + m * kTileOutputs * kLanes;
-  Accumulators<R, kTileOutputs> sums;
-  sums.clear();
-  bf16_tile<R>({x.rows + m * x.stride, x.stride}, packed_depth(block.count), panel, sums);
-  sums.add_before(block, partial);
-  sums.finish(a, block, m, n, partial);
+// R packed rows times N rows of a panel; the depth is a multiple of the chunk.
+template <int R, int N>
+inline void add_panel_rows(const std::uint16_t* x, const std::uint16_t* panel, std::int64_t depth,
+                           Accumulators<R, N>& sums) {
+  for (std::int64_t k = 0; k < depth; k += kChunk, x += R * kChunk, panel += N * kChunk) {
+    Accumulators<R, N> part;
+    part.clear();
+    for (int i = 0; i < 4; ++i) {
+      __m512bh xv[R];
+      for (int r = 0; r < R; ++r) xv[r] = load_pairs(x + (i * R + r) * kPair);
+      for (int j = 0; j < N; ++j) {
+        const __m512bh w = load_pairs(panel + (i * N + j) * kPair);
+        for (int r = 0; r < R; ++r) part.acc[r][j].v = _mm512_dpbf16_ps(part.acc[r][j].v, w, xv[r]);
+      }
+    }
+    add_sums(sums, part);
+  }
 }
 
-// Up to kPanel weight rows of a depth block, kSumDepth words apart, zero-padded to whole chunks and
-// whole panels.
-template <typename Reader>
-void bf16_panel(const MatmulArgs& a, std::int64_t first, const DepthBlock& block,
-                std::uint16_t* panel) {
-  for (int n = 0; n < kPanel; ++n) {
-    const bool present = first + n < a.num_outputs;
-    const Reader row(a, present ? first + n : first);
-    for (std::int64_t k = 0; k < block.count; k += kChunk) {
-      const Chunk w =
-          present ? read_chunk(row, block.begin + k, chunk_size(k, block.count)) : Chunk{};
-      for (int i = 0; i < 4; ++i) {
-        _mm512_storeu_si512(panel + n * kSumDepth + k + i * kPair, w.part[i]);
+// A depth block of the rows and outputs of one call.
+struct PanelProduct {
+  const MatmulArgs& a;
+  DepthBlock block;
+  PackedBlock x;
+  const std::uint16_t* panel;
+
+  template <int R, int N>
+  void tile(const TilePlace& at) const {
+    const std::int64_t depth = packed_depth(block.count);
+    float* partial = a.scratch + (at.n * kMatmulRows + at.m * N) * kLanes;
+    Accumulators<R, N> sums;
+    sums.start(block, partial);
+    add_panel_rows(x.tile(at.m, R), panel + at.n * depth, depth, sums);
+    sums.finish(a, block, at.m, at.n, partial);
+  }
+  // tile<R, outputs> for 1 <= outputs <= N.
+  template <int R, int N>
+  void tile_of_outputs(const TilePlace& at) const {
+    if (a.num_outputs - at.n >= N) return tile<R, N>(at);
+    if constexpr (N > 1) tile_of_outputs<R, N - 1>(at);
+  }
+  // tile<rows, outputs> for 1 <= rows <= R.
+  template <int R>
+  void tile_of_rows(const TilePlace& at) const {
+    if (a.num_rows - at.m >= R) return tile_of_outputs<R, kOutputTile>(at);
+    if constexpr (R > 1) tile_of_rows<R - 1>(at);
+  }
+  void run() const {
+    for (std::int64_t first = 0; first < a.num_rows; first += kRowsTogether) {
+      const std::int64_t left = a.num_rows - first;
+      const std::int64_t end = first + (left < kRowsTogether ? left : kRowsTogether);
+      for (std::int64_t n = 0; n < a.num_outputs; n += kOutputTile) {
+        for (std::int64_t m = first; m < end; m += kRowTile) tile_of_rows<kRowTile>({m, n});
       }
     }
   }
-}
+};
 
 template <typename Reader>
 void bf16_many_rows(const MatmulArgs& a) {
-  auto* panel = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * 16);
-  std::uint16_t* place = panel + kPanel * kSumDepth;
-  for (std::int64_t begin = 0; begin < a.depth; begin += kSumDepth) {
-    const DepthBlock block = depth_block(a, begin, kSumDepth);
+  auto* panel = reinterpret_cast<std::uint16_t*>(a.scratch + kMatmulRows * kMatmulOutputs * kLanes);
+  std::uint16_t* place = panel + kMatmulOutputs * kPanelDepth;
+  static_assert(kMatmulRows * kMatmulOutputs * kLanes +
+                    (kMatmulOutputs + kMatmulRows) * kPanelDepth / 2 <=
+                kMatmulScratchFloats);
+  for (std::int64_t begin = 0; begin < a.depth; begin += kPanelDepth) {
+    const DepthBlock block = depth_block(a, begin, kPanelDepth);
+    bf16_panel<Reader>(a, block, panel);
     const PackedBlock x = packed_block<Reader>(a, block, place);
-    for (std::int64_t n = 0; n < a.num_outputs; n += kPanel) {
-      bf16_panel<Reader>(a, n, block, panel);
-      for (int j = 0; j < kPanel && n + j < a.num_outputs; j += kTileOutputs) {
-        std::int64_t m = 0;
-        for (; m + kTileRows <= a.num_rows; m += kTileRows) {
-          bf16_panel_tile<kTileRows>(a, m, n + j, block, x, panel + j * kSumDepth);
-        }
-        for (; m < a.num_rows; ++m) {
-          bf16_panel_tile<1>(a, m, n + j, block, x, panel + j * kSumDepth);
-        }
-      }
-    }
+    PanelProduct{a, block, x, panel}.run();
   }
 }
 
-template <typename Reader>
-void bf16_block(const MatmulArgs& a) {
-  if (a.num_rows > kFewRows) return bf16_many_rows<Reader>(a);
-  bf16_few_rows_of<Reader, kFewRows>(a);
-}
-
+// Rows in blocks whose sums find room between depth blocks; one depth block needs none.
 template <typename Reader>
 void bf16_all_rows(const MatmulArgs& all) {
+  if (all.num_rows <= kFewRows) return bf16_few_rows_of<Reader, kFewRows>(all);
+  const bool together = all.packed != nullptr && all.depth <= kPanelDepth;
+  const std::int64_t size = together ? all.num_rows : kMatmulRows;
   MatmulArgs a = all;
-  for (std::int64_t m = 0; m < all.num_rows; m += kMatmulRows) {
-    a.num_rows = all.num_rows - m < kMatmulRows ? all.num_rows - m : kMatmulRows;
-    bf16_block<Reader>(a);
-    if (a.packed != nullptr) a.packed += kMatmulRows * packed_depth(a.depth);
-    a.out += kMatmulRows * a.out_stride;
+  for (std::int64_t m = 0; m < all.num_rows; m += size) {
+    a.num_rows = all.num_rows - m < size ? all.num_rows - m : size;
+    bf16_many_rows<Reader>(a);
+    if (a.packed != nullptr) a.packed += size * packed_depth(a.depth);
+    a.out += size * a.out_stride;
   }
+}
+
+void matmul_mxfp4(const MatmulArgs& a) {
+  if (a.num_rows <= kFewRows && Mxfp4Sums::may_take(a)) {
+    return bf16_few_rows_of<Mxfp4Sums, kFewRows>(a);
+  }
+  if (any_extreme_scale(a)) return bf16_all_rows<Mxfp4ExtremeReader>(a);
+  bf16_all_rows<Mxfp4Reader>(a);
 }
 
 // More than kMatmulRows rows are packed rows.
 void matmul_bf16(const MatmulArgs& a) {
   if (a.format == LeafFormat::kBf16) return bf16_all_rows<Bf16Reader>(a);
   if (a.format == LeafFormat::kMxint8) return bf16_all_rows<Mxint8Reader>(a);
-  if (a.format != LeafFormat::kMxfp4) return matmul(a);
-  if (any_extreme_scale(a)) return bf16_all_rows<Mxfp4ExtremeReader>(a);
-  bf16_all_rows<Mxfp4Reader>(a);
+  if (a.format == LeafFormat::kMxfp4) return matmul_mxfp4(a);
+  matmul(a);
 }
 
 }  // namespace
