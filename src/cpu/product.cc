@@ -29,7 +29,7 @@ Matrix::Matrix(const float* values, std::int64_t stride, std::int64_t num_rows,
 void PackedRows::meet(const Context& context, WeightFormat format) {
   if (context.leaf.pack_rows == nullptr || !context.round) return;
   wants_mxfp4 |= format == WeightFormat::kMxfp4;
-  wants_plain |= format == WeightFormat::kBf16 || format == WeightFormat::kMxint8;
+  wants_plain |= packs_plain(static_cast<LeafFormat>(format));
 }
 
 void PackedRows::carve(Carver& carver) {

@@ -12,6 +12,11 @@ constexpr std::int64_t packed_depth(std::int64_t depth) {
   return (depth + kPackedAlign - 1) / kPackedAlign * kPackedAlign;
 }
 
+// Whether rows that meet such weights are packed in the order of bf16 weights.
+constexpr bool packs_plain(LeafFormat format) {
+  return format == LeafFormat::kBf16 || format == LeafFormat::kMxint8;
+}
+
 // Rows of f32 values: row m is data + row_of(m) * stride.
 struct Rows {
   const float* data = nullptr;
@@ -25,7 +30,7 @@ struct Rows {
 
   const std::uint16_t* packed(LeafFormat format) const {
     if (format == LeafFormat::kMxfp4) return packed_mxfp4;
-    return format == LeafFormat::kBf16 || format == LeafFormat::kMxint8 ? packed_plain : nullptr;
+    return packs_plain(format) ? packed_plain : nullptr;
   }
   // At most kPackedGroup rows from `begin` on, a multiple of kPackedRows.
   Rows group(std::int64_t begin, std::int64_t depth) const {
