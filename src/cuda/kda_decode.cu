@@ -1,6 +1,7 @@
 // One launch from conv to gate for generated rows, in the head size of the released models. A block
 // holds one head's state in registers; the state is read and written once, which is nearly all of
 // the traffic.
+#include "cuda/device/overlap.cuh"
 #include "cuda/kda_decode.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/sm90/kda_stream.cuh"
@@ -8,17 +9,20 @@
 namespace baltoro::cuda {
 namespace {
 
-// Grid: (head, sequence).
+// Grid: (head, sequence). `few`: at most one block an SM; the launch overlaps the kernel before.
 template <typename T, int kWarps, int kMinBlocks>
-__global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams<T> p) {
+__global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams<T> p, bool few) {
   __shared__ DecodeShared<kWarps> shared;
-  const DeviceSequence sequence = p.sequences[blockIdx.y];
-  if (!sequence.is_generated) return;
   const int head = static_cast<int>(blockIdx.x);
-  DecodeThread<T, kWarps> thread(p);
+  const DeviceSequence sequence = p.sequences[blockIdx.y];
   float* state = head_state(p, sequence.state_slot, head);
-  thread.load_state(state);
+  DecodeThread<T, kWarps> thread(p);
   typename DecodeThread<T, kWarps>::Inputs in;
+  if (few) thread.prefetch_state(state);
+  in.load_weights(p, head, thread.first);
+  wait_for_previous_kernel();
+  if (!sequence.is_generated) return;
+  thread.load_state(state);
   in.load_slot(p, sequence.state_slot, head, thread.first);
   for (std::int64_t t = 0; t < sequence.num_rows; ++t) {
     const std::int64_t row = sequence.first_row + t;
@@ -28,6 +32,7 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams
     sync_head<kWarps>();
     thread.advance(shared, (row * p.heads + head) * kDecodeHead, in.beta, in.gate);
   }
+  start_next_kernel();  // its first reads do not compete with those of this one
   thread.store_state(state);
   in.store_slot(p, sequence.state_slot, head, thread.first);
 }
@@ -45,11 +50,13 @@ void kda_decode(Context& context, const KdaParams<T>& p, const DeviceBatch& batc
     return;
   }
   constexpr int kWarps = 8, kMinBlocks = 2;
+  const bool few = items <= context.device.num_sms;
   launch({.name = "kda_mix, generated rows",
           .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
           .block = dim3(32 * kWarps),
-          .stream = context.stream},
-         decode_rows<T, kWarps, kMinBlocks>, p);
+          .stream = context.stream,
+          .overlap = few},
+         decode_rows<T, kWarps, kMinBlocks>, p, few);
 }
 
 template void kda_decode(Context&, const KdaParams<float>&, const DeviceBatch&);

@@ -33,19 +33,25 @@ struct DecodeInputs {
   float rate, beta;
   float gate[4];  // of the lane's value columns
 
-  __device__ void load_slot(const KdaParams<T>& p, std::int64_t slot, int head, int first) {
+  __device__ void load_weights(const KdaParams<T>& p, int head, int first) {
     rate = p.a_log[head];
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       if (first < 3 * kDecodeHead) {
-        const ConvChannel<T> channel = conv_channel(p, head, first + i);
-        taps[i] = *reinterpret_cast<const float4*>(channel.taps);
-#pragma unroll
-        for (int j = 0; j < kDecodeWidth - 1; ++j) {
-          window[i][j] = conv_history(p, slot)[j * conv_channels(p) + channel.position];
-        }
+        taps[i] = *reinterpret_cast<const float4*>(conv_channel(p, head, first + i).taps);
       } else {
         bias[i] = p.dt_bias[head * kDecodeHead + first + i - 3 * kDecodeHead];
+      }
+    }
+  }
+  __device__ void load_slot(const KdaParams<T>& p, std::int64_t slot, int head, int first) {
+    if (first >= 3 * kDecodeHead) return;
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      const std::int64_t position = conv_channel(p, head, first + i).position;
+#pragma unroll
+      for (int j = 0; j < kDecodeWidth - 1; ++j) {
+        window[i][j] = conv_history(p, slot)[j * conv_channels(p) + position];
       }
     }
   }
@@ -166,7 +172,14 @@ struct DecodeThread {
         first(static_cast<int>(threadIdx.x) * kChannels),
         norm(reinterpret_cast<const float4*>(params.o_norm)[threadIdx.x % 32]) {}
 
-  // `at`: the head's state, [Dk, Dv].
+  // `at`: the head's state, [Dk, Dv]. Into L2, ahead of load_state.
+  __device__ void prefetch_state(const float* at) const {
+    constexpr int kLine = 32;  // floats
+    for (int i = static_cast<int>(threadIdx.x) * kLine; i < kDecodeHead * kDecodeHead;
+         i += 32 * kWarps * kLine) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
+    }
+  }
   __device__ void load_state(const float* at) {
     const float4* from = reinterpret_cast<const float4*>(at) + warp * kRows * 32 + lane;
 #pragma unroll

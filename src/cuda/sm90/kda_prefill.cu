@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxRecordBytes = std::int64_t{1} << 30;
 
 // Grid: (head, block - window.begin).
 template <bool kBounded>
-__global__ void __launch_bounds__(kPrepareThreads, 2)
+__global__ void __launch_bounds__(kPrepareThreads, kBounded ? 3 : 2)
     prepare_blocks(KdaParams<bf16> p, BlockWindow window) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(128) unsigned char raw[];
@@ -34,17 +34,12 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
   const std::int64_t stride = static_cast<std::int64_t>(p.heads) * kHead;
   std::uint32_t logits[kTile];
   load_tile(p.decay_logits + rows.first_row * stride + channel, stride, rows.count, logits);
-  // q, k, v; what the next reads is under way while one is computed.
-  ConvTile next;
-  load_conv(p, rows, conv_channel(p, head, column), sequence.state_slot, next);
+  const std::int64_t slot = sequence.state_slot;
 #pragma unroll 1
-  for (int i = 0; i < 3; ++i) {
-    const ConvTile now = next;
-    if (i < 2) {
-      load_conv(p, rows, conv_channel(p, head, (i + 1) * kHead + column), sequence.state_slot,
-                next);
-    }
-    convolve(now, rows.count, places, s.q_left + i * kBlock * kHead);
+  for (int i = 0; i < 2; ++i) {
+    ConvTile conv;
+    load_conv(p, rows, conv_channel(p, head, i * kHead + column), slot, conv);
+    convolve(conv, rows.count, places, s.q_left + i * kBlock * kHead);
   }
   float2 sums[kTile];
   sum_decays<kBounded>(p, logits, rows.count, channel, sums);
@@ -65,17 +60,17 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
     out.decay[d] = exp2_fast(s.total[0][d] + s.total[1][d] + s.total[2][d] + s.total[3][d]);
   }
   __syncthreads();
-  std::uint32_t q[kTile], k[kTile];
-  normalize(places, s.q_left, s.norms[0] + kTile * tile, q);
-  normalize(places, s.k_left, s.norms[1] + kTile * tile, k);
   PairTile inside{};
-  if constexpr (!kBounded) inside = pairs_by_halves(s, q, k, sums, places, warp, lane);
-  store_factors<kBounded>(s, out, q, k, sums, places, tile, column);
-  __syncthreads();
-
+  if constexpr (!kBounded) inside = pairs_by_halves(s, sums, places, warp, lane);
+  std::uint32_t ahead[kTile];
+  store_factors<kBounded>(s, out, sums, places, tile, column, ahead);
   if constexpr (kBounded) {
-    inside = multiply_pairs(own, tile * kTile, s.k_right, tile * kTile, lane, nullptr, 0);
+    __syncthreads();
+    inside = multiply_pairs(own, tile * kTile, s.right, tile * kTile, lane, nullptr, 0);
+    __syncthreads();
   }
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) places.word(s.right, r) = ahead[r];
   store_pairs(s, out, inside, !is_key, tile * kTile, tile * kTile, lane);
   __syncthreads();
   // Pairs of different tiles are dealt in turn; warps with fewer invert the diagonal tiles.
@@ -85,12 +80,15 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
     const int i = pair < 1 ? 1 : (pair < 3 ? 2 : 3);
     const int j = pair - i * (i - 1) / 2;
     const PairTile product =
-        multiply_pairs(unit % 2 == 0 ? s.k_left : s.q_left, i * kTile, s.k_ahead, j * kTile, lane,
+        multiply_pairs(unit % 2 == 0 ? s.k_left : s.q_left, i * kTile, s.right, j * kTile, lane,
                        s.total[min(j + 1, kTiles - 1)], i - j - 1);
     store_pairs(s, out, product, unit % 2 == 1, i * kTile, j * kTile, lane);
     if (unit % 2 == 0) clear_pairs(out, j * kTile, i * kTile, lane);
   }
+  ConvTile conv;
+  load_conv(p, rows, conv_channel(p, head, 2 * kHead + column), slot, conv);
   __syncthreads();
+  convolve(conv, rows.count, places, s.right);
   merge_inverses(s.a, warp, lane);
   apply_inverse(s, out, warp, lane);
   bulk_store_fence();

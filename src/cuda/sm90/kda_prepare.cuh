@@ -17,15 +17,15 @@ struct PrepareShared {
   // bf16 [64, 128] at head_offset. L: the sum of the log decays of a tile's rows up to this one.
   bf16 q_left[kBlock * kHead];  // q after SiLU, exp(L) q, at last -W
   bf16 k_left[kBlock * kHead];  // k after SiLU, exp(L) k
-  bf16 v[kBlock * kHead];
-  bf16 k_right[kBlock * kHead];   // exp(-L) k, for pairs inside a tile
-  bf16 k_ahead[kBlock * kHead];   // exp(L_last - L) k, for pairs with later tiles
+  // exp(-L) k for pairs inside a tile, exp(L_last - L) k for pairs with later tiles, at last v.
+  bf16 right[kBlock * kHead];
   float a[kBlock * kPairStride];  // A, then (I + A)^-1
   float norms[2][kBlock];         // scales of the L2 norms of q and k
   float total[kTiles][kHead];     // sum of a tile's log2 decays
   float beta[kBlock];
 };
-static_assert(sizeof(PrepareShared) <= (227 << 10) / 2 - 1024);
+// Three blocks an SM.
+static_assert(sizeof(PrepareShared) <= (227 << 10) / 3 - 1024);
 
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
@@ -163,25 +163,21 @@ __device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
   }
 }
 
-// bf16(x * scale) of the tile's rows, as the prompt form rounds the norm.
-__device__ __forceinline__ void normalize(const TilePlaces& places, bf16* matrix,
-                                          const float* scales, std::uint32_t (&x)[kTile]) {
-#pragma unroll
-  for (int r = 0; r < kTile; ++r) {
-    const float2 value = unpack_bf16(places.word(matrix, r));
-    x[r] = pack_bf16(value.x * scales[r], value.y * scales[r]);
-  }
+// bf16(x * scale) of row r, as the prompt form rounds the norm.
+__device__ __forceinline__ std::uint32_t normalized(const TilePlaces& places, bf16* matrix,
+                                                    const float* scales, int r) {
+  const float2 value = unpack_bf16(places.word(matrix, r));
+  return pack_bf16(value.x * scales[r], value.y * scales[r]);
 }
 
 constexpr float kQueryScale = 0.08838834764831845f;  // 128^-1/2
 
-// Left and right factors of the pairs, and the two matrices that meet the state.
+// Factors of the pairs, and the two matrices that meet the state. q_left and k_left hold the rows,
+// those of the bounded gate before their norm. `ahead`: the right factors of pairs with later tiles.
 template <bool kBounded>
 __device__ __forceinline__ void store_factors(PrepareShared& s, BlockRecord& out,
-                                              const std::uint32_t (&q)[kTile],
-                                              const std::uint32_t (&k)[kTile],
                                               const float2 (&sums)[kTile], const TilePlaces& places,
-                                              int tile, int column) {
+                                              int tile, int column, std::uint32_t (&ahead)[kTile]) {
   float2 before{0, 0}, after{0, 0};
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
@@ -197,24 +193,30 @@ __device__ __forceinline__ void store_factors(PrepareShared& s, BlockRecord& out
   const float2 total{exp2_fast(last.x), exp2_fast(last.y)};
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const float2 qr = unpack_bf16(q[r]), kr = unpack_bf16(k[r]);
+    float2 q, k;
+    if constexpr (kBounded) {
+      q = unpack_bf16(normalized(places, s.q_left, s.norms[0] + kTile * tile, r));
+      k = unpack_bf16(normalized(places, s.k_left, s.norms[1] + kTile * tile, r));
+    } else {
+      q = unpack_bf16(places.word(s.q_left, r));
+      k = unpack_bf16(places.word(s.k_left, r));
+    }
     const float2 e{exp2_fast(sums[r].x), exp2_fast(sums[r].y)};
-    const float2 ql{qr.x * e.x, qr.y * e.y};
-    float2 ahead;
+    const float2 ql{q.x * e.x, q.y * e.y};
+    places.word(s.q_left, r) = pack_bf16(ql.x, ql.y);
+    places.word(s.k_left, r) = pack_bf16(k.x * e.x, k.y * e.y);
+    float2 to_end;
     if constexpr (kBounded) {
       // At most 16 rows x 5: below 2^116.
-      const float2 inverse{exp2_fast(-sums[r].x), exp2_fast(-sums[r].y)};
-      const float2 right{kr.x * inverse.x, kr.y * inverse.y};
-      places.word(s.k_right, r) = pack_bf16(right.x, right.y);
-      ahead = {right.x * total.x, right.y * total.y};
+      const float2 right{k.x * exp2_fast(-sums[r].x), k.y * exp2_fast(-sums[r].y)};
+      places.word(s.right, r) = pack_bf16(right.x, right.y);
+      to_end = {right.x * total.x, right.y * total.y};
     } else {
-      ahead = {kr.x * exp2_fast(last.x - sums[r].x), kr.y * exp2_fast(last.y - sums[r].y)};
+      to_end = {k.x * exp2_fast(last.x - sums[r].x), k.y * exp2_fast(last.y - sums[r].y)};
     }
-    places.word(s.k_left, r) = pack_bf16(kr.x * e.x, kr.y * e.y);
-    places.word(s.q_left, r) = pack_bf16(ql.x, ql.y);
-    places.word(s.k_ahead, r) = pack_bf16(ahead.x, ahead.y);
+    ahead[r] = pack_bf16(to_end.x, to_end.y);
     places.word(out.q, r) = pack_bf16(ql.x * before.x, ql.y * before.y);
-    places.word(out.k, r) = pack_bf16(ahead.x * after.x, ahead.y * after.y);
+    places.word(out.k, r) = pack_bf16(to_end.x * after.x, to_end.y * after.y);
   }
 }
 
@@ -302,13 +304,16 @@ __device__ __forceinline__ void clear_pairs(BlockRecord& out, int row, int colum
 }
 
 // Pairs inside a tile of the unbounded gate: they meet at the middle of halves, quarters, ... of
-// the tile, so that each factor decays. Warp w makes rows of tile w / 2, of queries or (w odd) of keys.
-__device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
-                                                    const std::uint32_t (&q)[kTile],
-                                                    const std::uint32_t (&k)[kTile],
-                                                    const float2 (&sums)[kTile],
+// the tile, so that each factor decays. Leaves the rows after their norm in q_left and k_left. Warp w makes rows of tile w / 2, of queries or (w odd) of keys.
+__device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s, const float2 (&sums)[kTile],
                                                     const TilePlaces& places, int warp, int lane) {
   const int tile = warp / 2, g = lane / 4, t = 2 * (lane % 4);
+  std::uint32_t q[kTile], k[kTile];
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) {
+    q[r] = normalized(places, s.q_left, s.norms[0] + kTile * tile, r);
+    k[r] = normalized(places, s.k_left, s.norms[1] + kTile * tile, r);
+  }
   PairTile result{};
 #pragma unroll
   for (int step = 0; step < 5; ++step) {
@@ -322,12 +327,12 @@ __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
         const float sign = (r & half) != 0 ? 1.0f : -1.0f;
         e = {exp2_fast(sign * (sums[r].x - middle.x)), exp2_fast(sign * (sums[r].y - middle.y))};
       }
-      places.word(s.k_right, r) = pack_bf16(kr.x * e.x, kr.y * e.y);
+      places.word(s.right, r) = pack_bf16(kr.x * e.x, kr.y * e.y);
       places.word(s.q_left, r) = pack_bf16(qr.x * e.x, qr.y * e.y);
     }
     __syncthreads();
-    const PairTile product = multiply_pairs(warp % 2 == 1 ? s.k_right : s.q_left, tile * kTile,
-                                            s.k_right, tile * kTile, lane, nullptr, 0);
+    const PairTile product = multiply_pairs(warp % 2 == 1 ? s.right : s.q_left, tile * kTile,
+                                            s.right, tile * kTile, lane, nullptr, 0);
     const auto belongs = [half](int i, int j) {
       return half == 0 ? i == j
                        : (i / (2 * half) == j / (2 * half) && (i & half) != 0 && (j & half) == 0);
@@ -341,6 +346,11 @@ __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s,
       if (belongs(g + 8, j + 1)) result.c[h].w = product.c[h].w;
     }
     __syncthreads();
+  }
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) {
+    places.word(s.q_left, r) = q[r];
+    places.word(s.k_left, r) = k[r];
   }
   return result;
 }

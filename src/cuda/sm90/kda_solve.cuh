@@ -123,7 +123,7 @@ __device__ __forceinline__ void apply_inverse(PrepareShared& s, BlockRecord& out
     const float l = exp2_fast(low), h = exp2_fast(high);
     keys[j] = {scale_pair(k.x, {l, l}), scale_pair(k.y, {l, l}), scale_pair(k.z, {h, h}),
                scale_pair(k.w, {h, h})};
-    const uint4 v = load_matrices_transposed(head_piece(s.v, kTile * j, column, lane));
+    const uint4 v = load_matrices_transposed(head_piece(s.right, kTile * j, column, lane));
     values[j] = {v.x, v.z, v.y, v.w};
     low += s.total[j][column + g];
     high += s.total[j][column + 8 + g];

@@ -14,7 +14,7 @@ constexpr int kStages = 3;
 constexpr std::uint32_t kStateBytes = kDecodeHead * kDecodeHead * sizeof(float);
 
 struct StreamShared {
-  float state[kStages][kDecodeHead * kDecodeHead];
+  float state[kStages][kStateBytes / sizeof(float)];
   DecodeShared<kWarps> row;
   std::uint64_t full[kStages];  // the state is there
   std::uint64_t done[kStages];  // the state after its rows is there
@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(32 * (kWarps + 1), 1) stream_rows(KdaParams<T>
   const auto load_inputs = [&](int item) {
     const DeviceSequence sequence = p.sequences[item / p.heads];
     const int head = item % p.heads;
+    in.load_weights(p, head, thread.first);
     in.load_slot(p, sequence.state_slot, head, thread.first);
     in.load_row(p, sequence.first_row, head, thread.first, thread.lane);
   };
