@@ -26,7 +26,8 @@ DeviceInfo open_device(int index) {
          index, cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status));
   }
   if (index >= count) {
-    fail(ErrorCode::kDevice, "device cuda:{}: this machine has {}; the last is cuda:{}", index,
+    fail(ErrorCode::kDevice,
+         "device cuda:{}: this machine has {}; the last is cuda:{}; or use --device cpu", index,
          count == 1 ? "one NVIDIA GPU" : fmt::format("{} NVIDIA GPUs", count), count - 1);
   }
   check(cudaSetDevice(index), "select the device");
