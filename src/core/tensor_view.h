@@ -60,6 +60,22 @@ struct TensorView {
 // formats have no scales.
 enum class WeightFormat : std::uint8_t { kF32, kBf16, kF16, kMxfp4, kMxint8 };
 
+constexpr const char* weight_format_name(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kBf16:
+      return "bf16";
+    case WeightFormat::kF16:
+      return "f16";
+    case WeightFormat::kMxfp4:
+      return "mxfp4";
+    case WeightFormat::kMxint8:
+      return "mxint8";
+  }
+  return "?";
+}
+
 struct WeightView {
   const void* data = nullptr;
   const std::uint8_t* scales = nullptr;

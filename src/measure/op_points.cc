@@ -20,10 +20,6 @@ using F = WeightFormat;
 
 constexpr Activation kSitu{ActivationKind::kSitu, 4, 25};
 
-const char* name_of(F format) {
-  return format == F::kBf16 ? "bf16" : format == F::kMxfp4 ? "mxfp4" : "mxint8";
-}
-
 class Points {
  public:
   explicit Points(std::vector<OpPoint>& list) : list_(list) {}
@@ -40,8 +36,8 @@ class Points {
         return plan::kernel_call(memory.backend(), args);
       };
     };
-    add(group, fmt::format("{} M={} K={} N={}", name_of(format), rows, cols, outputs), set,
-        prepare);
+    add(group, fmt::format("{} M={} K={} N={}", weight_format_name(format), rows, cols, outputs),
+        set, prepare);
   }
 
   void glu(F format, std::int64_t rows, std::int64_t hidden, std::int64_t inner, std::int64_t set) {
@@ -60,7 +56,8 @@ class Points {
         return plan::kernel_call(memory.backend(), args);
       };
     };
-    add("glu_mlp", fmt::format("{} M={} D={} F={}", name_of(format), rows, hidden, inner), set,
+    add("glu_mlp",
+        fmt::format("{} M={} D={} F={}", weight_format_name(format), rows, hidden, inner), set,
         prepare);
   }
 
@@ -96,8 +93,8 @@ class Points {
       };
     };
     add("expert_mlp",
-        fmt::format("{} M={} {} of {}, Z={} F={}", name_of(format), rows, moe.top_k, moe.experts,
-                    moe.width, moe.inner),
+        fmt::format("{} M={} {} of {}, Z={} F={}", weight_format_name(format), rows, moe.top_k,
+                    moe.experts, moe.width, moe.inner),
         set, prepare);
   }
 

@@ -17,24 +17,8 @@
 namespace baltoro::plan {
 namespace {
 
-const char* format_name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kBf16:
-      return "bf16";
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kMxfp4:
-      return "mxfp4";
-    case WeightFormat::kMxint8:
-      return "mxint8";
-  }
-  return "?";
-}
-
 std::string kernel_of(const char* op, WeightFormat format) {
-  return fmt::format("{} {}", op, format_name(format));
+  return fmt::format("{} {}", op, weight_format_name(format));
 }
 
 // A product with one row may be other code than one with more.

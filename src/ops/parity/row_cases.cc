@@ -16,22 +16,6 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20;
 
-const char* format_name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kBf16:
-      return "bf16";
-    case WeightFormat::kF16:
-      return "f16";
-    case WeightFormat::kMxfp4:
-      return "mxfp4";
-    case WeightFormat::kMxint8:
-      return "mxint8";
-  }
-  return "?";
-}
-
 const char* activation_name(ActivationKind kind) {
   return kind == ActivationKind::kSitu ? "situ" : "swiglu";
 }
@@ -73,7 +57,7 @@ OpCase make_case(const EmbedCase& spec) {
     return PreparedOp(std::move(memory), call, cost);
   };
   return {"embed",
-          fmt::format("{} M={} V={} D={}", format_name(spec.format), spec.rows, spec.vocab,
+          fmt::format("{} M={} V={} D={}", weight_format_name(spec.format), spec.rows, spec.vocab,
                       spec.hidden),
           prepare};
 }
@@ -96,7 +80,7 @@ OpCase make_case(const LinearCase& spec) {
         std::move(memory), [&backend, args] { linear(backend, args); }, cost);
   };
   return {"linear",
-          fmt::format("{} M={} K={} N={}{}", format_name(spec.format), spec.rows, spec.cols,
+          fmt::format("{} M={} K={} N={}{}", weight_format_name(spec.format), spec.rows, spec.cols,
                       fmt::join(spec.outputs, "+"), spec.aligned ? " aligned" : ""),
           prepare};
 }
@@ -118,10 +102,11 @@ OpCase make_case(const HeadCase& spec) {
     };
     return PreparedOp(std::move(memory), call, cost);
   };
-  return {"head",
-          fmt::format("{} {} of {} rows D={} V={}{}", format_name(spec.format), spec.rows.size(),
-                      spec.batch_rows, spec.hidden, spec.vocab, spec.aligned ? " aligned" : ""),
-          prepare};
+  return {
+      "head",
+      fmt::format("{} {} of {} rows D={} V={}{}", weight_format_name(spec.format), spec.rows.size(),
+                  spec.batch_rows, spec.hidden, spec.vocab, spec.aligned ? " aligned" : ""),
+      prepare};
 }
 
 OpCase make_case(const MixNormCase& spec) {
@@ -187,7 +172,7 @@ OpCase make_case(const GluCase& spec) {
         std::move(memory), [&backend, args] { glu_mlp(backend, args); }, cost);
   };
   return {"glu_mlp",
-          fmt::format("{} {} M={} D={} F={}{}{}", format_name(spec.format),
+          fmt::format("{} {} M={} D={} F={}{}{}", weight_format_name(spec.format),
                       activation_name(spec.kind), spec.rows, spec.hidden, spec.inner,
                       spec.add ? " add" : "", spec.aligned ? " aligned" : ""),
           prepare};
@@ -264,7 +249,7 @@ OpCase make_case(const ExpertCase& spec) {
     return PreparedOp(std::move(memory), call, cost);
   };
   return {"expert_mlp",
-          fmt::format("{} {} M={} Z={} F={} top {} of {}", format_name(spec.format),
+          fmt::format("{} {} M={} Z={} F={} top {} of {}", weight_format_name(spec.format),
                       activation_name(spec.kind), spec.rows, spec.width, spec.inner, spec.top_k,
                       spec.experts),
           prepare};
