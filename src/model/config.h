@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ops/glu_mlp.h"
+#include "ops/kda.h"
 #include "ops/mla.h"
 
 namespace baltoro {
@@ -84,6 +85,24 @@ struct MlaConfig {
                                  : kv_lora_rank + qk_rope_dim;
   }
 };
+
+// The op's view of a configured mixer.
+inline KdaShape kda_shape(const KdaConfig& config) {
+  return {.num_heads = config.num_heads,
+          .head_dim_k = config.head_dim_k,
+          .head_dim_v = config.head_dim_v,
+          .conv_width = config.conv_width,
+          .decay_per_head = config.decay_per_head};
+}
+inline MlaShape mla_shape(const MlaConfig& config) {
+  return {.kind = config.kind,
+          .num_heads = config.num_heads,
+          .num_kv_heads = config.num_kv_heads,
+          .nope_dim = config.qk_nope_dim,
+          .rope_dim = config.qk_rope_dim,
+          .v_head_dim = config.v_head_dim,
+          .kv_rank = config.kv_lora_rank};
+}
 
 // Mixture of experts. All zero where every layer is dense.
 struct MoeConfig {

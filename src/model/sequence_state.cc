@@ -4,24 +4,6 @@
 
 namespace baltoro {
 
-KdaShape kda_shape(const KdaConfig& config) {
-  return {.num_heads = config.num_heads,
-          .head_dim_k = config.head_dim_k,
-          .head_dim_v = config.head_dim_v,
-          .conv_width = config.conv_width,
-          .decay_per_head = config.decay_per_head};
-}
-
-MlaShape mla_shape(const MlaConfig& config) {
-  return {.kind = config.kind,
-          .num_heads = config.num_heads,
-          .num_kv_heads = config.num_kv_heads,
-          .nope_dim = config.qk_nope_dim,
-          .rope_dim = config.qk_rope_dim,
-          .v_head_dim = config.v_head_dim,
-          .kv_rank = config.kv_lora_rank};
-}
-
 SequenceState::SequenceState(Backend& backend, const ModelConfig& config)
     : backend_(backend), kda_shape_(kda_shape(config.kda)), mla_shape_(mla_shape(config.mla)) {
   const auto f32_bytes = [](std::int64_t elements) {

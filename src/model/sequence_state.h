@@ -16,10 +16,6 @@
 
 namespace baltoro {
 
-// The op's view of a configured mixer.
-KdaShape kda_shape(const KdaConfig& config);
-MlaShape mla_shape(const MlaConfig& config);
-
 // One thread at a time. Pointers from kda() and mla() are valid until the next reserve.
 class SequenceState {
  public:

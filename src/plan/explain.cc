@@ -93,13 +93,13 @@ std::string flop_numbers(const Scenario& scenario, const Step& step, Part part) 
                        end);
   }
   if (part == Part::kKdaState) {
-    const KdaShape kda = kda_shape_of(model);
+    const KdaShape kda = kda_shape(model.config.kda);
     return fmt::format("{:.6g} tokens x (7 x {} heads x {} x {} + 2 x {} x {} channels){}",
                        work.rows, kda.num_heads, kda.head_dim_k, kda.head_dim_v, kda.conv_width,
                        kda.conv_channels(), end);
   }
   if (part == Part::kAttnCore) {
-    const MlaShape mla = mla_shape_of(model);
+    const MlaShape mla = mla_shape(model.config.mla);
     if (mla.kind == MlaKind::kLatent && shape.prompts == 0 && shape.query_tokens == 1) {
       const std::int64_t groups = scenario.layout.attention_groups();
       return fmt::format("2 x {} x {} x ({} x ({} + {}) + {} x (2 x {} + {})){}",

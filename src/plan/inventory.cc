@@ -35,7 +35,7 @@ MixerParameters kda_parameters(const PlanModel& model) {
 
 MixerParameters attention_parameters(const PlanModel& model) {
   const MlaConfig& mla = model.config.mla;
-  const MlaShape shape = mla_shape_of(model);
+  const MlaShape shape = mla_shape(model.config.mla);
   const double d = real(model.config.hidden_size);
   const double queries = real(mla.num_heads * mla.qk_dim());
   const double q_rank = real(mla.q_lora_rank);
@@ -132,13 +132,13 @@ double cache_bytes_per_token(const PlanModel& model) {
 }
 
 double state_bytes_per_sequence(const PlanModel& model) {
-  return real(model.num_kda() * kda_shape_of(model).state_elements()) *
+  return real(model.num_kda() * kda_shape(model.config.kda).state_elements()) *
          format_bytes(model.formats.state);
 }
 
 double conv_bytes_per_sequence(const PlanModel& model) {
   if (model.num_kda() == 0) return 0;
-  return real(model.num_kda() * kda_shape_of(model).conv_elements()) *
+  return real(model.num_kda() * kda_shape(model.config.kda).conv_elements()) *
          format_bytes(model.formats.conv);
 }
 

@@ -103,14 +103,15 @@ double cache_over_state_memory(const PlanModel& model) {
 
 double attention_over_rest_context(const PlanModel& model) {
   if (model.num_attn() == 0) return kNever;
-  const MlaShape shape = mla_shape_of(model);
+  const MlaShape shape = mla_shape(model.config.mla);
   const auto core = [&](std::int64_t start) {
     return mla_decode_cost(shape, start, DType::kBf16, DType::kU8).flops;
   };
   const double slope = real(model.num_attn()) * (core(1) - core(0));
   double rest = 2 * active_parameters(model);
   if (model.num_kda() > 0) {
-    rest += real(model.num_kda()) * kda_mix_cost(kda_shape_of(model), 1, 1, DType::kBf16).flops;
+    rest +=
+        real(model.num_kda()) * kda_mix_cost(kda_shape(model.config.kda), 1, 1, DType::kBf16).flops;
   }
   return rest / slope;
 }
@@ -136,7 +137,7 @@ std::vector<Knee> find_knees(const Scenario& scenario) {
     knees.push_back({"attention_context", attention_over_rest_context(model), "tokens",
                      "of context above which attention has more FLOPs than all else",
                      "(2 active + KDA) / (FLOPs of one more cached token)"});
-    knees.push_back({"verify_length", absorbed_limit(mla_shape_of(model)), "tokens",
+    knees.push_back({"verify_length", absorbed_limit(mla_shape(model.config.mla)), "tokens",
                      "of one sequence to verify above which expanded attention is less work",
                      "c (d_n + d_v) / ((2 c + s) - (d_n + s + d_v))"});
   }

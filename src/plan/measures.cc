@@ -29,7 +29,7 @@ double kv_q_parameters(const Evaluated& point) {
   const MlaConfig& mla = attention(point);
   const double d = real(model.config.hidden_size);
   const double q_rank = real(mla.q_lora_rank);
-  return d * real(mla_shape_of(model).cache_width()) +
+  return d * real(mla_shape(model.config.mla).cache_width()) +
          (q_rank > 0 ? q_rank : d) * real(mla.num_heads * mla.qk_dim()) +
          attention_parameters(model).core;
 }
@@ -37,7 +37,7 @@ double kv_q_parameters(const Evaluated& point) {
 // Of one more token in the cache, one layer: 2 H (2 c + s).
 double core_flops(const Evaluated& point) {
   if (!has_attention(point)) return kNone;
-  const MlaShape shape = mla_shape_of(point.scenario.model);
+  const MlaShape shape = mla_shape(point.scenario.model.config.mla);
   const auto flops = [&](std::int64_t start) {
     return mla_decode_cost(shape, start, DType::kBf16, DType::kBf16).flops;
   };

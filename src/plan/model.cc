@@ -58,17 +58,6 @@ void check_model(const PlanModel& model) {
   fail(ErrorCode::kUsage, "{}: {}", model.name, fmt::join(problems, "; "));
 }
 
-KdaShape kda_shape_of(const PlanModel& model) {
-  const KdaConfig& kda = model.config.kda;
-  return {kda.num_heads, kda.head_dim_k, kda.head_dim_v, kda.conv_width, kda.decay_per_head};
-}
-
-MlaShape mla_shape_of(const PlanModel& model) {
-  const MlaConfig& mla = model.config.mla;
-  return {mla.kind,        mla.num_heads,  mla.num_kv_heads, mla.qk_nope_dim,
-          mla.qk_rope_dim, mla.v_head_dim, mla.kv_lora_rank};
-}
-
 std::int64_t mix_sources(const ModelConfig& config, std::int64_t sublayer) {
   const std::int64_t block = config.attn_res_sublayers;
   if (block == 0) return 1;

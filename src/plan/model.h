@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "model/config.h"
-#include "ops/kda.h"
-#include "ops/mla.h"
 #include "plan/formats.h"
 
 namespace baltoro::plan {
@@ -51,9 +49,6 @@ std::vector<std::string> override_keys();
 // Throws Error{kUsage} naming each contradiction: heads that GQA groups do not divide, more experts
 // a token than there are.
 void check_model(const PlanModel& model);
-
-KdaShape kda_shape_of(const PlanModel& model);
-MlaShape mla_shape_of(const PlanModel& model);
 
 // Sources of Attention Residuals before sub-layer j (2 i and 2 i + 1 for the mixer and FFN of layer
 // i, 2 L before the head): embedding, finished blocks and the running sum, if any; 1 without them.

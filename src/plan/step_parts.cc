@@ -125,7 +125,7 @@ class Builder {
 
   void kda() {
     const double layers = real(model_.num_kda());
-    const KdaShape shape = kda_shape_of(model_);
+    const KdaShape shape = kda_shape(model_.config.kda);
     const double values = real(shape.value_channels());
     const double gate = config_.kda.output_gate == OutputGate::kNone ? 0 : values;
     const double outputs = real(2 * shape.key_channels() + shape.decay_channels()) + 2 * values +
@@ -165,7 +165,7 @@ class Builder {
 
   void attention() {
     const double layers = real(model_.num_attn());
-    const MlaShape shape = mla_shape_of(model_);
+    const MlaShape shape = mla_shape(model_.config.mla);
     const double values = real(shape.num_heads * shape.v_head_dim);
     const double gate = config_.mla.output_gate == OutputGate::kNone ? 0 : values;
     const double outputs = real(shape.num_heads * shape.qk_dim() + shape.cache_width()) + gate +

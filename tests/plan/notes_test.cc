@@ -156,7 +156,7 @@ TEST(Notes, TheSplitOfTheCache) {
     const MixerParameters parameters = attention_parameters(model);
     const double kv_q = parameters.projections + parameters.core - gate_and_output - 7168 * 1536;
     EXPECT_NEAR(kv_q / 1e6, row.parameters, 0.051) << row.overrides;
-    const MlaShape shape = mla_shape_of(model);
+    const MlaShape shape = mla_shape(model.config.mla);
     const auto flops = [&](std::int64_t start) {
       return mla_decode_cost(shape, start, DType::kBf16, DType::kBf16).flops;
     };
@@ -198,7 +198,7 @@ TEST(Notes, WideSharedHeadAgainstSeveralAtOneCache) {
   EXPECT_EQ(mqa.config.mla.qk_dim(), 576);
   EXPECT_EQ(gqa.config.mla.qk_dim(), 144);
   const auto per_token = [](const PlanModel& m) {
-    const MlaShape shape = mla_shape_of(m);
+    const MlaShape shape = mla_shape(m.config.mla);
     return mla_decode_cost(shape, 1, DType::kBf16, DType::kBf16).flops -
            mla_decode_cost(shape, 0, DType::kBf16, DType::kBf16).flops;
   };

@@ -46,7 +46,7 @@ TEST(ExpertKnee, ActivationsMoveIt) {
 }
 
 TEST(VerifyKnee, ExpandedAttentionWinsAbove) {
-  EXPECT_NEAR(absorbed_limit(mla_shape_of(preset_model("k3"))), 170.7, 0.05);
+  EXPECT_NEAR(absorbed_limit(mla_shape(preset_model("k3").config.mla)), 170.7, 0.05);
 }
 
 // FLOPs of one token in decode at a context, of all layers, on one device.

@@ -137,11 +137,11 @@ TEST(StepAgrees, WithTheCostOfTheOps) {
   EXPECT_EQ(92 * cost.weight_bytes, 25'829'572'608);
   Scenario f32 = scenario;
   f32.model.formats.conv = Format::kF32;
-  const Cost kda = kda_mix_cost(kda_shape_of(f32.model), 1, 1, DType::kBf16);
+  const Cost kda = kda_mix_cost(kda_shape(f32.model.config.kda), 1, 1, DType::kBf16);
   const Step exact = compute_step(f32, decode_step(1, 8192));
   EXPECT_DOUBLE_EQ(exact.work_of(Part::kKdaState).cache_bytes, 69 * kda.state_bytes);
   EXPECT_DOUBLE_EQ(exact.work_of(Part::kKdaState).flops, 69 * kda.flops);
-  const Cost mla = mla_decode_cost(mla_shape_of(f32.model), 8191, DType::kBf16, DType::kU8);
+  const Cost mla = mla_decode_cost(mla_shape(f32.model.config.mla), 8191, DType::kBf16, DType::kU8);
   EXPECT_DOUBLE_EQ(exact.work_of(Part::kAttnCore).cache_bytes, 24 * mla.state_bytes);
   EXPECT_DOUBLE_EQ(exact.work_of(Part::kAttnCore).flops, 24 * mla.flops);
 }
