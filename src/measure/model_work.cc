@@ -1,11 +1,9 @@
 #include "measure/model_work.h"
 
-#include <cmath>
-
 #include "model/model_stats.h"
-#include "model/sequence_state.h"
 #include "ops/kda.h"
 #include "ops/mla.h"
+#include "plan/routing.h"
 
 namespace baltoro {
 namespace {
@@ -38,19 +36,14 @@ double weight_bytes(const ModelConfig& config, const EngineInfo& info, std::int6
   const auto one_token = static_cast<double>(info.decode_weight_bytes);
   if (config.moe.num_experts == 0) return one_token;
   const auto chosen = static_cast<double>(compute_model_stats(config).active_expert_bytes);
-  const double touched =
-      expected_distinct_experts(config.moe.num_experts, config.moe.experts_per_token, tokens) /
-      static_cast<double>(config.moe.experts_per_token);
+  const auto per_token = static_cast<double>(config.moe.experts_per_token);
+  const double touched = plan::distinct_experts(static_cast<double>(config.moe.num_experts),
+                                                per_token, static_cast<double>(tokens)) /
+                         per_token;
   return one_token + chosen * (touched - 1);
 }
 
 }  // namespace
-
-double expected_distinct_experts(std::int64_t experts, std::int64_t top_k, std::int64_t tokens) {
-  const auto all = static_cast<double>(experts);
-  const double missed = 1 - static_cast<double>(top_k) / all;
-  return all * (1 - std::pow(missed, static_cast<double>(tokens)));
-}
 
 Work pass_work(const ModelConfig& config, const EngineInfo& info, const PassShape& shape) {
   const ModelStats stats = compute_model_stats(config);

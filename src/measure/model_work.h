@@ -17,10 +17,6 @@ struct PassShape {
   Origin origin = Origin::kPrompt;
 };
 
-// How many of `experts` experts `tokens` tokens touch together in expectation, each choosing top_k at
-// random.
-double expected_distinct_experts(std::int64_t experts, std::int64_t top_k, std::int64_t tokens);
-
 // FLOPs: 2 a parameter that a token meets (the head for the last token of each sequence), and what
 // kda_mix_cost and mla_*_cost count beside them. Bytes: each weight that the pass needs once, the
 // experts as many as uniform routing touches in expectation; the recurrent state there and back; the

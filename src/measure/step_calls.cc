@@ -11,6 +11,7 @@
 #include "ops/mix_norm.h"
 #include "ops/mla.h"
 #include "ops/route.h"
+#include "plan/routing.h"
 
 namespace baltoro {
 namespace {
@@ -54,8 +55,8 @@ class CallRecorder final : public Backend {
   void glu_mlp(const GluMlpArgs& args) override { note("glu_mlp", args); }
   void route(const RouteArgs& args) override { note("route", args); }
   void expert_mlp(const ExpertMlpArgs& args) override {
-    const double distinct =
-        expected_distinct_experts(std::ssize(args.experts), args.top_k, args.z.rows());
+    const double distinct = plan::distinct_experts(static_cast<double>(args.experts.size()),
+                                                   args.top_k, static_cast<double>(args.z.rows()));
     note("expert_mlp", args.layer, plan::kernel_call(types_, args, distinct));
   }
   void head(const HeadArgs& args) override { note("head", -1, plan::kernel_call(types_, args)); }
