@@ -4,13 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/placement.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 // Bytes of that part of the layer which other devices of the stage hold too: all but one of its
 // copies, spread evenly.
@@ -61,11 +60,9 @@ double workspace_bytes(const Scenario& scenario) {
   const ModelConfig& config = scenario.model.config;
   const Layout& layout = scenario.layout;
   const Workload& workload = scenario.workload;
-  const std::int64_t prompt = workload.prompt_tokens() - workload.cached;
-  const std::int64_t chunk = workload.chunk > 0 ? std::min(workload.chunk, prompt) : prompt;
   const std::int64_t groups = layout.attention_groups();
-  const std::int64_t rows = std::max((workload.batch + groups - 1) / groups,
-                                     (workload.prompts + groups - 1) / groups * chunk);
+  const std::int64_t rows = std::max(ceil_div(workload.batch, groups),
+                                     ceil_div(workload.prompts, groups) * workload.chunk_tokens());
   const double cut = layout.sequence_parallel ? real(layout.tp) : 1;
   const double widest = std::max({real(4 * config.kda.value_width()),
                                   real(config.mla.num_heads * config.mla.qk_dim()),
@@ -105,7 +102,7 @@ Capacity compute_capacity(const Scenario& scenario) {
 
   const double context = real(scenario.workload.context);
   const std::int64_t groups = layout.attention_groups();
-  const double of_group = real((scenario.workload.batch + groups - 1) / groups);
+  const double of_group = real(ceil_div(scenario.workload.batch, groups));
   double batch = std::numeric_limits<double>::infinity();
   double longest = std::numeric_limits<double>::infinity();
   for (const StageMemory& stage : capacity.stages) {

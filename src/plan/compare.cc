@@ -7,13 +7,12 @@
 #include <array>
 #include <cmath>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/moe_line.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 using Factors = std::vector<std::pair<std::string, double>>;
 

@@ -7,14 +7,13 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/moe_line.h"
 #include "plan/placement.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 struct Text {
   const char* what;
@@ -103,7 +102,7 @@ std::string flop_numbers(const Scenario& scenario, const Step& step, Part part) 
     if (mla.kind == MlaKind::kLatent && shape.prompts == 0 && shape.query_tokens == 1) {
       const std::int64_t groups = scenario.layout.attention_groups();
       return fmt::format("2 x {} x {} x ({} x ({} + {}) + {} x (2 x {} + {})){}",
-                         (shape.sequences + groups - 1) / groups, mla.num_heads, mla.kv_rank,
+                         ceil_div(shape.sequences, groups), mla.num_heads, mla.kv_rank,
                          mla.nope_dim, mla.v_head_dim, shape.context, mla.kv_rank, mla.rope_dim,
                          end);
     }

@@ -1,9 +1,9 @@
 #include "plan/inventory.h"
 
+#include "plan/arithmetic.h"
+
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double gate_parameters(OutputGate gate, double hidden, double rank, double width) {
   switch (gate) {

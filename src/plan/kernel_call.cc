@@ -13,6 +13,7 @@
 #include "ops/mix_norm.h"
 #include "ops/mla.h"
 #include "ops/route.h"
+#include "plan/arithmetic.h"
 
 namespace baltoro::plan {
 namespace {
@@ -25,8 +26,6 @@ std::string kernel_of(const char* op, WeightFormat format) {
 std::string product_kernel(const char* op, WeightFormat format, std::int64_t rows) {
   return kernel_of(op, format) + (rows == 1 ? " row" : "");
 }
-
-double real(std::int64_t n) { return static_cast<double>(n); }
 
 // Of a product of `rows` rows with matrices like `weight`, in so many loops over the threads.
 KernelWork product_work(const Cost& cost, double rows, const WeightView& weight, double depth,

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/knee_formulas.h"
 #include "plan/moe_line.h"
@@ -12,8 +13,6 @@ namespace baltoro::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double ratio(double a, double b) { return b > 0 ? a / b : kNever; }
 

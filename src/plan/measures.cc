@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/key_value.h"
 #include "plan/routing.h"
@@ -13,8 +14,6 @@ namespace baltoro::plan {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 const MlaConfig& attention(const Evaluated& point) { return point.scenario.model.config.mla; }
 const MoeConfig& experts(const Evaluated& point) { return point.scenario.model.config.moe; }

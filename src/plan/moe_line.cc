@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/knee_formulas.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double rate(const Scenario& scenario, Part part) {
   return mma_path(scenario.hardware, part_format(scenario.model.formats, part)).flops;

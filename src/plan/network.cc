@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/arithmetic.h"
 #include "plan/key_value.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 // C(N - n, K) / C(N, K): none of the K lies among n of N.
 double chance_of_none(std::int64_t total, std::int64_t chosen, std::int64_t held) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "plan/arithmetic.h"
 #include "plan/hardware.h"
 
 namespace baltoro::plan {
@@ -42,7 +43,7 @@ struct Group {
   std::int64_t ranks = 1;
   std::int64_t domain = 1;
 
-  std::int64_t nodes() const { return (ranks + domain - 1) / domain; }
+  std::int64_t nodes() const { return ceil_div(ranks, domain); }
   std::int64_t inside() const { return ranks < domain ? ranks : domain; }
 };
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 // Of the mixer's projections, what every rank may have whole.
 double unsplit_parameters(const PlanModel& model, const LayerSpec& layer, Part part) {

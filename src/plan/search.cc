@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "plan/arithmetic.h"
 #include "plan/capacity.h"
 #include "plan/explain.h"
 #include "plan/totals.h"
@@ -137,13 +138,12 @@ Candidate judge(Scenario scenario, const Layout& layout, const Limits& limits) {
   candidate.latency = prefill ? totals.ttft : totals.tpot;
   if (prefill) {
     candidate.batch = scenario.workload.prompts;
-    const std::int64_t fresh = scenario.workload.prompt_tokens() - scenario.workload.cached;
-    candidate.throughput = static_cast<double>(candidate.batch * fresh) / totals.ttft;
+    const std::int64_t tokens = candidate.batch * scenario.workload.fresh_tokens();
+    candidate.throughput = real(tokens) / totals.ttft;
   } else {
     constexpr std::int64_t kMost = 65536;
     candidate.batch = largest_batch(scenario, std::min(capacity.max_batch, kMost), limits.tpot);
-    candidate.throughput =
-        static_cast<double>(candidate.batch) / decode_seconds(scenario, candidate.batch);
+    candidate.throughput = real(candidate.batch) / decode_seconds(scenario, candidate.batch);
   }
   const auto beyond = [&](const char* name, double value, double limit) {
     if (limit <= 0 || value <= limit) return;

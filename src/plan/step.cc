@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "plan/arithmetic.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double part_flops(const Scenario& scenario, Part part) {
   switch (part) {
@@ -172,12 +171,11 @@ Microbatch microbatch_of(const StepShape& shape, const Layout& layout) {
   const std::int64_t all = shape.sequences + shape.prompts;
   Microbatch result{shape, std::min(layout.pp, std::max<std::int64_t>(all, 1))};
   const std::int64_t count = result.count;
-  const auto share = [count](std::int64_t all_of) { return (all_of + count - 1) / count; };
-  result.shape.sequences = share(shape.sequences);
-  result.shape.prompts = share(shape.prompts);
+  result.shape.sequences = ceil_div(shape.sequences, count);
+  result.shape.prompts = ceil_div(shape.prompts, count);
   // Fewer prompts than microbatches: each takes its share of their rows.
   if (shape.prompts > 0 && shape.prompts < count) {
-    result.shape.prompt_tokens = share(shape.prompts * shape.prompt_tokens);
+    result.shape.prompt_tokens = ceil_div(shape.prompts * shape.prompt_tokens, count);
   }
   return result;
 }
@@ -201,8 +199,7 @@ Step compute_step(const Scenario& scenario, const StepShape& shape) {
 double prefill_seconds(const Scenario& scenario) {
   const Workload& workload = scenario.workload;
   const std::int64_t prompt = workload.prompt_tokens();
-  const std::int64_t fresh = prompt - workload.cached;
-  const std::int64_t chunk = workload.chunk > 0 ? std::min(workload.chunk, fresh) : fresh;
+  const std::int64_t chunk = workload.chunk_tokens();
   double seconds = 0;
   double last = 0;
   for (std::int64_t start = workload.cached; start < prompt; start += chunk) {

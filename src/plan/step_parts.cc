@@ -9,6 +9,7 @@
 #include "ops/linear.h"
 #include "ops/mix_norm.h"
 #include "ops/route.h"
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/knee_formulas.h"
 #include "plan/placement.h"
@@ -17,10 +18,6 @@
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 // The shape of a matrix for cost(); its bytes come from the format that the plan gives it.
 WeightView matrix(std::int64_t rows, std::int64_t cols) {

@@ -2,12 +2,11 @@
 
 #include <cmath>
 
+#include "plan/arithmetic.h"
 #include "plan/key_value.h"
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 bool is_whole(double value) { return value >= 1 && std::abs(value - std::round(value)) < 1e-6; }
 

@@ -112,10 +112,8 @@ StepShape prefill_step(std::int64_t prompts, std::int64_t tokens, std::int64_t s
 }
 
 StepShape table_step(const Workload& workload) {
-  const std::int64_t prompt = workload.prompt_tokens();
-  const std::int64_t fresh = prompt - workload.cached;
-  const std::int64_t chunk = workload.chunk > 0 ? std::min(workload.chunk, fresh) : fresh;
-  const StepShape prefill = prefill_step(workload.prompts, chunk, prompt - chunk);
+  const std::int64_t chunk = workload.chunk_tokens();
+  const StepShape prefill = prefill_step(workload.prompts, chunk, workload.prompt_tokens() - chunk);
   StepShape decode = decode_step(workload.batch, workload.context);
   switch (workload.phase) {
     case Phase::kPrefill:

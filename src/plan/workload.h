@@ -2,6 +2,7 @@
 // and overlap.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -52,6 +53,11 @@ struct Workload {
   Overlap overlap;
 
   std::int64_t prompt_tokens() const { return input > 0 ? input : context; }
+  std::int64_t fresh_tokens() const { return prompt_tokens() - cached; }
+  // Of the longest step.
+  std::int64_t chunk_tokens() const {
+    return chunk > 0 ? std::min(chunk, fresh_tokens()) : fresh_tokens();
+  }
 };
 
 // Throws Error{kUsage} naming each number out of its range.

@@ -2,6 +2,7 @@
 // (docs/cost-model.md).
 #include <gtest/gtest.h>
 
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 #include "plan/knees.h"
 #include "plan/moe_line.h"
@@ -9,8 +10,6 @@
 
 namespace baltoro::plan {
 namespace {
-
-double real(std::int64_t value) { return static_cast<double>(value); }
 
 double routed_flops_per_layer(const PlanModel& model) {
   return 2 * real(model.config.moe.experts_per_token) * expert_parameters(model);
