@@ -131,6 +131,10 @@ CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std
       ->type_name("TEXT");
 }
 
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "is empty; leave it out for its default" : "";
+}
+
 CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& target,
                         const std::vector<std::string>& choices, const std::string& description) {
   const auto store = [&target, choices, name = long_name(flags)](const std::string& text) {

@@ -86,6 +86,9 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& flags, std::vector<T>
 CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std::string>& target,
                       const std::string& description);
 
+// For CLI::Option::check: what is wrong with an empty text.
+std::string not_empty(const std::string& text);
+
 // An option with one of a few words; the help shows what `target` holds as the default.
 CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& target,
                         const std::vector<std::string>& choices, const std::string& description);

@@ -112,10 +112,7 @@ Command add_plan(CLI::App& root) {
   CLI::App* app =
       root.add_subcommand("plan", "What a model costs on a machine: time, memory, network");
   app->add_option("MODEL", options->plan.model, "Preset, model directory or config.json");
-  add_plan_model_options(*app, options->plan);
-  add_plan_machine_options(*app, options->plan);
-  add_plan_layout_option(*app, options->plan);
-  add_plan_workload_options(*app, options->plan);
+  add_plan_options(*app, options->plan);
   app->add_option("--explain", options->component,
                   "Only this component: formula, numbers and source")
       ->type_name("COMPONENT");

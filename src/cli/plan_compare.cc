@@ -35,10 +35,7 @@ plan::Scenario side_scenario(const char* name, const std::string& text, PlanOpti
   side.set_help_flag();
   side.allow_extras();
   side.add_option("MODEL", options.model);
-  add_plan_model_options(side, options);
-  add_plan_machine_options(side, options);
-  add_plan_layout_option(side, options);
-  add_plan_workload_options(side, options);
+  add_plan_options(side, options);
   try {
     side.parse(text, false);
   } catch (const CLI::ParseError& error) {
@@ -216,10 +213,7 @@ Command add_plan_compare(CLI::App& plan) {
   app->add_option("A", options->a, "Model, or in quotes a model and options of plan");
   app->add_option("B", options->b, "The same");
   add_plan_form(*app, options->form);
-  add_plan_model_options(*app, options->plan);
-  add_plan_machine_options(*app, options->plan);
-  add_plan_layout_option(*app, options->plan);
-  add_plan_workload_options(*app, options->plan);
+  add_plan_options(*app, options->plan);
   app->footer(
       "Options outside of the quotes are those of both sides.\n"
       "Examples:\n"

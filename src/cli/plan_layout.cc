@@ -218,10 +218,7 @@ Command add_plan_layout(CLI::App& plan) {
   app->add_option("--slo", options->limits, "Limits to keep")->type_name("tpot=20ms,ttft=2s");
   add_number(*app, "--rivals", options->rivals, "Layouts to tell the reason of", {0, 1000});
   add_plan_form(*app, options->form);
-  add_plan_model_options(*app, options->plan);
-  add_plan_machine_options(*app, options->plan);
-  add_plan_layout_option(*app, options->plan);
-  add_plan_workload_options(*app, options->plan);
+  add_plan_options(*app, options->plan);
   app->footer(
       "Layouts of --hw COUNTxNAME and of each divisor of COUNT. The exit status is 6 where none "
       "holds\nthe workload within the limits.\n"

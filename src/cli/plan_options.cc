@@ -20,16 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void text_option(CLI::App& app, const char* flags, std::string& target, const char* description,
-                 const char* type) {
-  app.add_option(flags, target, description)
-      ->type_name(type)
-      ->capture_default_str()
-      ->check([](const std::string& text) {
-        return std::string(text.empty() ? "is empty; leave it out for its default" : "");
-      });
-}
-
 // {"base": "h200", "name": "mine", "memory_bandwidth": 4.0e12}: numbers of plan::hardware_keys over
 // those of the base.
 plan::Hardware parse_hardware(const std::string& path) {
@@ -122,53 +112,47 @@ plan::Workload read_workload(const PlanOptions& options) {
 
 }  // namespace
 
-void add_plan_model_options(CLI::App& app, PlanOptions& options) {
-  text_option(app, "--set", options.overrides,
-              "Sizes to change, m=4096,K=8: symbols of docs/cost-model.md or keys of config.json",
-              "KEY=N,...");
-  text_option(app, "--dtype", options.formats,
-              "Formats to change, routed=mxfp4,kv=fp8; weights=int8 for all but the experts",
-              "PART=F,...");
+const std::vector<PlanOption>& plan_options() {
+  static const std::vector<PlanOption> kOptions = {
+      {"--set", "KEY=N,...", &PlanOptions::overrides,
+       "Sizes to change, m=4096,K=8: symbols of docs/cost-model.md or keys of config.json"},
+      {"--dtype", "PART=F,...", &PlanOptions::formats,
+       "Formats to change, routed=mxfp4,kv=fp8; weights=int8 for all but the experts"},
+      {"--hw", "HW", &PlanOptions::hardware,
+       "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with the numbers of one device"},
+      {"--nic", "SIZE", &PlanOptions::nic, "Network of a device out of its domain, a second, 25GB"},
+      {"--dram", "SIZE", &PlanOptions::dram, "DRAM behind the devices, 128GB"},
+      {"--nvme", "SIZE", &PlanOptions::nvme, "Read bandwidth of storage a second, 7GB"},
+      {"--eff", "KIND", &PlanOptions::efficiency,
+       "datasheet (a bound) or typical (shares that public kernels reach)"},
+      {"--layout", "KEY=V,...", &PlanOptions::layout,
+       "tp=8,ep=8,dp=1,pp=1,dcp=1,sp=on,attn=tp|dp,replicate=none|latent|latent+small,"
+       "redundant=N,experts=gpu|host; default: all devices as tensor ranks, or as data "
+       "and expert ranks where they do not divide the heads"},
+      {"--phase", "PHASE", &PlanOptions::phase, "decode, prefill, mixed or verify"},
+      {"-b,--batch", "N", &PlanOptions::batch, "Sequences that decode, all devices together"},
+      {"--ctx", "N", &PlanOptions::context, "Tokens in the cache of each (8k is 8192)"},
+      {"--isl", "N", &PlanOptions::input, "Tokens of a prompt (default: --ctx)"},
+      {"--osl", "N", &PlanOptions::output, "Tokens generated after it"},
+      {"--prompts", "N", &PlanOptions::prompts, "Prompts read together"},
+      {"--chunk", "N", &PlanOptions::chunk, "Tokens of a prompt that one step reads (0: all)"},
+      {"--cached", "N", &PlanOptions::cached, "Tokens of a prompt that are in the cache"},
+      {"--spec", "k=7,accept=3.4", &PlanOptions::speculation,
+       "Speculation for --phase verify: tokens proposed, and kept a step"},
+      {"--routing", "R", &PlanOptions::routing, "uniform, zipf:S or hist:FILE (a count an expert)"},
+      {"--a2a", "FORM", &PlanOptions::dedup, "Copies of a token: flat (an expert), rank or node"},
+      {"--overlap", "KIND", &PlanOptions::overlap,
+       "none, shared, tbo (two batches), fused or a fraction"}};
+  return kOptions;
 }
 
-void add_plan_machine_options(CLI::App& app, PlanOptions& options) {
-  text_option(app, "--hw", options.hardware,
-              "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with the numbers of one device",
-              "HW");
-  text_option(app, "--nic", options.nic, "Network of a device out of its domain, a second, 25GB",
-              "SIZE");
-  text_option(app, "--dram", options.dram, "DRAM behind the devices, 128GB", "SIZE");
-  text_option(app, "--nvme", options.nvme, "Read bandwidth of storage a second, 7GB", "SIZE");
-  text_option(app, "--eff", options.efficiency,
-              "datasheet (a bound) or typical (shares that public kernels reach)", "KIND");
-}
-
-void add_plan_layout_option(CLI::App& app, PlanOptions& options) {
-  text_option(app, "--layout", options.layout,
-              "tp=8,ep=8,dp=1,pp=1,dcp=1,sp=on,attn=tp|dp,replicate=none|latent|latent+small,"
-              "redundant=N,experts=gpu|host; default: all devices as tensor ranks, or as data "
-              "and expert ranks where they do not divide the heads",
-              "KEY=V,...");
-}
-
-void add_plan_workload_options(CLI::App& app, PlanOptions& options) {
-  text_option(app, "--phase", options.phase, "decode, prefill, mixed or verify", "PHASE");
-  text_option(app, "-b,--batch", options.batch, "Sequences that decode, all devices together", "N");
-  text_option(app, "--ctx", options.context, "Tokens in the cache of each (8k is 8192)", "N");
-  text_option(app, "--isl", options.input, "Tokens of a prompt (default: --ctx)", "N");
-  text_option(app, "--osl", options.output, "Tokens generated after it", "N");
-  text_option(app, "--prompts", options.prompts, "Prompts read together", "N");
-  text_option(app, "--chunk", options.chunk, "Tokens of a prompt that one step reads (0: all)",
-              "N");
-  text_option(app, "--cached", options.cached, "Tokens of a prompt that are in the cache", "N");
-  text_option(app, "--spec", options.speculation,
-              "Speculation for --phase verify: tokens proposed, and kept a step", "k=7,accept=3.4");
-  text_option(app, "--routing", options.routing, "uniform, zipf:S or hist:FILE (a count an expert)",
-              "R");
-  text_option(app, "--a2a", options.dedup, "Copies of a token: flat (an expert), rank or node",
-              "FORM");
-  text_option(app, "--overlap", options.overlap,
-              "none, shared, tbo (two batches), fused or a fraction", "KIND");
+void add_plan_options(CLI::App& app, PlanOptions& options) {
+  for (const PlanOption& option : plan_options()) {
+    app.add_option(option.flags, options.*option.field, option.description)
+        ->type_name(option.type)
+        ->capture_default_str()
+        ->check(not_empty);
+  }
 }
 
 plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) {

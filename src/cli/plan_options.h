@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/step.h"
 
@@ -35,15 +36,16 @@ struct PlanOptions {
   std::string efficiency = "typical";
 };
 
-// --set, --dtype.
-void add_plan_model_options(CLI::App& app, PlanOptions& options);
-// --hw, --nic, --dram, --nvme, --eff.
-void add_plan_machine_options(CLI::App& app, PlanOptions& options);
-// --layout.
-void add_plan_layout_option(CLI::App& app, PlanOptions& options);
-// --phase, --batch, --ctx, --isl, --osl, --prompts, --chunk, --cached, --spec, --routing, --a2a,
-// --overlap.
-void add_plan_workload_options(CLI::App& app, PlanOptions& options);
+// Those that `plan` and its subcommands have in common, in the order of their help.
+struct PlanOption {
+  const char* flags;
+  const char* type;
+  std::string PlanOptions::*field;
+  const char* description;
+};
+const std::vector<PlanOption>& plan_options();
+// Adds them all; a value that is empty is an error.
+void add_plan_options(CLI::App& app, PlanOptions& options);
 
 // The preset of that name, or a directory or config.json that the engine reads; with --set and
 // --dtype. Throws Error{kUsage} for a name that is neither, and as load_config.

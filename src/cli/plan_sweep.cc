@@ -159,10 +159,7 @@ Command add_plan_sweep(CLI::App& plan) {
       ->type_name("NAME,...");
   app->add_option("--map", options->map, "Two axes as a map of this measure")->type_name("NAME");
   add_plan_form(*app, options->form);
-  add_plan_model_options(*app, options->plan);
-  add_plan_machine_options(*app, options->plan);
-  add_plan_layout_option(*app, options->plan);
-  add_plan_workload_options(*app, options->plan);
+  add_plan_options(*app, options->plan);
   app->footer(sweep_footer());
   return {app, [options] { return run_sweep_command(*options); }};
 }
