@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ struct PartRates {
   double fixed_seconds = 0;
 };
 
+struct Calibration;
+
 struct Efficiency {
   enum class Kind : std::uint8_t { kDatasheet, kTypical, kMeasured };
   Kind kind = Kind::kDatasheet;
@@ -35,6 +38,8 @@ struct Efficiency {
   // Measured over predicted time: from the least to the largest of what is known. Of typical rates,
   // the public runs of docs/cost-model.md.
   std::pair<double, double> residuals = {1, 1};
+  // kMeasured: the kernels whose times take the place of `parts` (measured.h).
+  std::shared_ptr<const Calibration> calibration;
 
   // "bound": no run is faster, and most are far slower. "estimate": by what others measured.
   // "prediction": by what this machine did.

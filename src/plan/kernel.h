@@ -50,6 +50,8 @@ struct KernelModel {
   int num_points = 0;
 
   double seconds(const KernelWork& work, const MachineState& machine) const;
+  double arithmetic_seconds(const KernelWork& work, const MachineState& machine) const;
+  double memory_seconds(const KernelWork& work, const MachineState& machine) const;
   bool operator==(const KernelModel&) const = default;
 };
 

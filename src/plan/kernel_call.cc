@@ -48,18 +48,8 @@ KernelWork row_work(const Cost& cost, double rows, double depth) {
           .loops = rows > 1 ? 1.0 : 0.0};
 }
 
-// Mean length of the inner products of gate, up [F, D] and down [D', F].
-double glu_depth(const WeightView& gate, const WeightView& down) {
-  const double hidden = real(gate.cols), inner = real(gate.rows), out = real(down.rows);
-  return (2 * hidden * inner + inner * out) / (2 * inner + out);
-}
-
-// The mean of the lengths of q . k and of the rows of p V.
-double attention_depth(const MlaShape& shape, Origin origin) {
-  const bool absorbed = origin == Origin::kGenerated && shape.kind != MlaKind::kGqa;
-  const std::int64_t query = absorbed ? shape.kv_rank + shape.rope_dim : shape.qk_dim();
-  const std::int64_t value = absorbed ? shape.kv_rank : shape.v_head_dim;
-  return real(query + value) / 2;
+double weight_depth(const WeightView& gate, const WeightView& down) {
+  return glu_depth(real(gate.cols), real(gate.rows), real(down.rows));
 }
 
 Cost mla_cost(const Backend& backend, const MlaShape& shape, const SequenceRows& sequence) {
@@ -98,6 +88,17 @@ KernelCall mla_call(const Backend& backend, const MlaArgs& args, Origin origin) 
 
 }  // namespace
 
+double glu_depth(double hidden, double inner, double out) {
+  return (2 * hidden * inner + inner * out) / (2 * inner + out);
+}
+
+double attention_depth(const MlaShape& shape, Origin origin) {
+  const bool absorbed = origin == Origin::kGenerated && shape.kind != MlaKind::kGqa;
+  const std::int64_t query = absorbed ? shape.kv_rank + shape.rope_dim : shape.qk_dim();
+  const std::int64_t value = absorbed ? shape.kv_rank : shape.v_head_dim;
+  return real(query + value) / 2;
+}
+
 KernelCall kernel_call(const Backend& backend, const EmbedArgs& args) {
   const Cost cost = embed_cost(std::ssize(args.ids), args.table.cols, args.table.format,
                                backend.activation_dtype());
@@ -126,7 +127,7 @@ KernelCall kernel_call(const Backend& backend, const GluMlpArgs& args) {
   const Cost cost =
       glu_mlp_cost(args.x.rows(), args.gate, args.up, args.down, backend.activation_dtype());
   return {product_kernel("glu_mlp", args.gate.format, args.x.rows()),
-          product_work(cost, real(args.x.rows()), args.gate, glu_depth(args.gate, args.down), 2),
+          product_work(cost, real(args.x.rows()), args.gate, weight_depth(args.gate, args.down), 2),
           cost};
 }
 
@@ -170,7 +171,7 @@ KernelCall kernel_call(const Backend& backend, const ExpertMlpArgs& args, double
   return {kernel_of("expert_mlp", any->w1.format),
           // Two products, and a sum for each row.
           product_work(cost, real(rows) * args.top_k / distinct, any->w1,
-                       glu_depth(any->w1, any->w2), rows > 1 ? 3 : 2),
+                       weight_depth(any->w1, any->w2), rows > 1 ? 3 : 2),
           cost};
 }
 

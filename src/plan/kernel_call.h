@@ -6,6 +6,7 @@
 
 #include "ops/backend.h"
 #include "ops/cost.h"
+#include "ops/mla.h"
 #include "plan/kernel.h"
 
 namespace baltoro::plan {
@@ -17,6 +18,11 @@ struct KernelCall {
   KernelWork work;
   Cost cost;
 };
+
+// Mean length of the inner products of gate, up [inner, hidden] and down [out, inner].
+double glu_depth(double hidden, double inner, double out);
+// The mean of the lengths of q . k and of the rows of p V.
+double attention_depth(const MlaShape& shape, Origin origin);
 
 // Of the backend that the arguments are for, its types; a linear op of several formats counts as the
 // format of its first output.

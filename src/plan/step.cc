@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "plan/arithmetic.h"
+#include "plan/measured.h"
 
 namespace baltoro::plan {
 namespace {
@@ -30,7 +31,8 @@ Bound bound_of(const PartTime& time) {
   return kernel == time.compute ? Bound::kCompute : Bound::kMemory;
 }
 
-PartTime part_time(const Scenario& scenario, Part part, const PartWork& work) {
+// Of kernels alone, by shares of the machine's peaks.
+PartTime rated_time(const Scenario& scenario, Part part, const PartWork& work) {
   const Efficiency& efficiency = scenario.efficiency;
   const PartRates& rates = efficiency.parts[index_of(part)];
   PartTime time;
@@ -47,6 +49,15 @@ PartTime part_time(const Scenario& scenario, Part part, const PartWork& work) {
   }
   time.scan = work.scan_seconds;
   time.fixed = work.calls * rates.fixed_seconds;
+  return time;
+}
+
+PartTime part_time(const Scenario& scenario, const StepShape& microbatch, Part part,
+                   const PartWork& work, double step_bytes) {
+  const Efficiency& efficiency = scenario.efficiency;
+  PartTime time = efficiency.calibration
+                      ? measured_part_time(scenario, microbatch, part, work, step_bytes)
+                      : rated_time(scenario, part, work);
   const LinkRates links = link_rates(scenario.hardware, efficiency);
   Traffic traffic = work.network;
   traffic.inside *= work.load_skew;
@@ -55,9 +66,11 @@ PartTime part_time(const Scenario& scenario, Part part, const PartWork& work) {
   return time;
 }
 
-void fill_times(const Scenario& scenario, Step& step) {
+void fill_times(const Scenario& scenario, const StepShape& microbatch, Step& step) {
+  const double bytes = step.total().bytes();
   for (const Part part : kAllParts) {
-    step.time[index_of(part)] = part_time(scenario, part, step.work[index_of(part)]);
+    step.time[index_of(part)] =
+        part_time(scenario, microbatch, part, step.work[index_of(part)], bytes);
   }
   if (scenario.efficiency.latencies) {
     step.time[index_of(Part::kLaunch)].fixed =
@@ -190,7 +203,7 @@ Step compute_step(const Scenario& scenario, const StepShape& shape) {
   step.halved = scenario.workload.overlap.kind == Overlap::Kind::kTwoBatch && halve(half);
   step.work =
       step.halved ? twice(step_work(scenario, half)) : step_work(scenario, microbatch.shape);
-  fill_times(scenario, step);
+  fill_times(scenario, microbatch.shape, step);
   apply_overlap(scenario.workload.overlap, step);
   for (PartTime& time : step.time) time.bound = bound_of(time);
   return step;
