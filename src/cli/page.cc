@@ -16,20 +16,23 @@ main{max-width:1180px;margin:0 auto;padding:24px 16px 48px}
 h1{font-size:22px;line-height:1.3;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:17px;margin:32px 0 8px}
 p{margin:4px 0 12px;color:var(--soft)}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:8px;margin:16px 0}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(45%,200px),1fr));gap:8px;margin:16px 0}
 .facts div{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:8px 12px}
 .facts b{display:block;font-size:18px;font-weight:600;overflow-wrap:anywhere}
 .facts span{color:var(--soft);font-size:13px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:12px;margin:0 0 12px}
-.charts svg{width:100%;height:auto;border:1px solid var(--line);border-radius:6px;display:block}
+.charts>div{overflow-x:auto}
+.charts>div:only-child{max-width:860px}
+.charts svg{width:100%;min-width:520px;height:auto;border:1px solid var(--line);border-radius:6px;display:block}
 .scroll{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:6px;margin:0 0 12px}
 table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
 th,td{padding:5px 10px;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:600;white-space:nowrap}
 th small{display:block;font-weight:400}
 tbody tr:last-child td{border-bottom:0}
-td:first-child{white-space:nowrap}
-.n{text-align:right;white-space:nowrap}
+td{white-space:nowrap}
+.w{white-space:normal;min-width:20em}
+.n{text-align:right}
 footer{margin-top:32px;color:var(--soft);font-size:13px}
 )";
 

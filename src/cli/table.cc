@@ -33,6 +33,7 @@ std::size_t width_of(const Table& table, std::size_t column) {
 }
 
 constexpr std::size_t kGap = 2;
+constexpr std::size_t kLongestLine = 36;  // of a cell on a page; longer ones are broken
 
 // One block of text: the first column and those of [begin, end).
 std::string block(const Table& table, std::size_t begin, std::size_t end) {
@@ -206,10 +207,15 @@ std::string table_html(const Table& table) {
     out += "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool last = i + 1 == row.size() && row.size() < table.columns.size();
+      const std::string text = shown(table.columns[i], row[i]);
+      const bool is_right = is_numeric(table, i) && !last;
       out += fmt::format(
-          "<td{}{}>{}</td>", row[i].is_number ? " class=\"n\"" : "",
+          "<td{}{}>{}</td>",
+          is_right                     ? " class=\"n\""
+          : text.size() > kLongestLine ? " class=\"w\""
+                                       : "",
           last ? fmt::format(" colspan=\"{}\"", table.columns.size() - i) : std::string(),
-          escape_markup(shown(table.columns[i], row[i])));
+          escape_markup(text));
     }
     out += "</tr>\n";
   }
