@@ -123,6 +123,13 @@ std::vector<std::string> split_list(const std::string& text) {
   return words;
 }
 
+void check_item(const std::string& name, const std::string& list, const std::string& word,
+                std::size_t i) {
+  if (!word.empty()) return;
+  fail(ErrorCode::kUsage, "{} is \"{}\", whose item {} is empty; the form is A,B,C", name, list,
+       i + 1);
+}
+
 CLI::Option* add_text(CLI::App& app, const std::string& flags, std::optional<std::string>& target,
                       const std::string& description) {
   return app

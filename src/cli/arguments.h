@@ -65,14 +65,20 @@ CLI::Option* add_number(CLI::App& app, const std::string& flags, T& target,
       ->default_str(std::to_string(target));
 }
 
+// Throws Error{kUsage} where a word of a list, the i-th from 0 on, is empty.
+void check_item(const std::string& name, const std::string& list, const std::string& word,
+                std::size_t i);
+
 // An option with numbers, "1,2,4"; the help shows what `target` holds as the default.
 template <std::integral T>
 CLI::Option* add_numbers(CLI::App& app, const std::string& flags, std::vector<T>& target,
                          const std::string& description, Range<T> range = {}) {
   const auto store = [&target, range, name = long_name(flags)](const std::string& text) {
     target.clear();
-    for (const std::string& word : split_list(text)) {
-      target.push_back(parse_whole<T>(name, word, range));
+    const std::vector<std::string> words = split_list(text);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      check_item(name, text, words[i], i);
+      target.push_back(parse_whole<T>(name, words[i], range));
     }
   };
   std::string initial;

@@ -1,6 +1,7 @@
 // `baltoro bench`: the speed of a model, against what the machine can do.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -57,6 +58,29 @@ std::string pass_gate(const ModelBench& bench) {
   return gate.text;
 }
 
+// Sessions that memory cannot hold would fill it first, for hours, and fail then.
+void check_memory(const ModelBench& bench, const EngineInfo& info) {
+  const auto largest = [](const std::vector<std::int64_t>& sizes) {
+    return sizes.empty() ? 0 : std::ranges::max(sizes);
+  };
+  const std::int64_t depth = largest(bench.depths);
+  const std::int64_t tokens = std::max(largest(bench.prompts), largest(bench.generated));
+  const std::int64_t batch = largest(bench.batches);
+  const double bytes =
+      static_cast<double>(batch) * (static_cast<double>(info.state_bytes) +
+                                    (static_cast<double>(depth) + static_cast<double>(tokens)) *
+                                        static_cast<double>(info.cache_bytes_per_token));
+  const bool device = info.memory.device_limit > 0;
+  const std::uint64_t limit = device ? info.memory.device_limit : info.memory.limit;
+  if (bytes <= static_cast<double>(limit)) return;
+  fail(
+      ErrorCode::kDoesNotFit,
+      "--batch {}, --depth {} and {} tokens behind it take {} of cache and state, and the limit is "
+      "{}; fewer of them, or a larger {}",
+      batch, depth, tokens, human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))),
+      human_bytes(limit), device ? "--device-memory" : "--memory");
+}
+
 int run(const BenchCommand& command) {
   if (!command.random_weights) require_model_directory(command.model.dir, "bench");
   ModelBench bench = command.bench;
@@ -80,6 +104,7 @@ int run(const BenchCommand& command) {
   bool first = true;
   const auto on_engine = [&](const EngineInfo& info) {
     if (first) {
+      check_memory(bench, info);
       report.note("model", describe_model(command.model, info));
       report.detail("backend", info.backend);
       report.detail("fingerprint", fmt::format("{:016x}", info.fingerprint));

@@ -34,6 +34,19 @@ TEST(CliBench, MeasuresAndWritesWhatItPrints) {
   EXPECT_GT(document["roofs"][0]["bf16_flops_per_second"], 1e8);
 }
 
+TEST(CliBench, WhatMemoryCannotHoldIsRefusedBeforeTheWork) {
+  const Outcome outcome = run_baltoro({"bench", kModel, "--depth", "100000000000"});
+  EXPECT_EQ(outcome.status, 6);
+  EXPECT_THAT(outcome.err, HasSubstr("--depth 100000000000"));
+  EXPECT_THAT(outcome.err, HasSubstr("of cache and state, and the limit is"));
+}
+
+TEST(CliBench, AnEmptyItemIsNamed) {
+  const Outcome outcome = run_baltoro({"bench", kModel, "--prompt", "10,"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--prompt is \"10,\", whose item 2 is empty"));
+}
+
 TEST(CliBench, ListsItsOpCases) {
   const Outcome all = run_baltoro({"bench-ops", "--list"});
   EXPECT_EQ(all.status, 0) << all.err;

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"rnu", kModel}, 2, "unknown command \"rnu\"; did you mean run?"},
         WrongLine{{"qqqqqq"}, 2, "unknown command \"qqqqqq\" (see baltoro --help)"},
         WrongLine{{"bench", "/nowhere"}, 3, "/nowhere: no such directory"},
-        WrongLine{{"bench", kModel, "-p", "5,,6"}, 2, "--prompt is \"\"; it must be a number"},
+        WrongLine{{"bench", kModel, "-p", "5,,6"}, 2, "whose item 2 is empty"},
         WrongLine{{"bench", kModel, "-b", "1,0"}, 2, "--batch is 0; it must be at least 1"},
         WrongLine{{"bench", kModel, "-p", "0", "-n", "0"}, 2, "there is nothing to measure"},
         WrongLine{{"bench-ops", "conv9"}, 2, "no case's name holds \"conv9\"; the ops are embed, "},
