@@ -45,7 +45,7 @@ Format parse_format(std::string_view key, std::string_view text) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (text == kNames[i]) return static_cast<Format>(i);
   }
-  fail_unknown(fmt::format("{}=", key), text, "format", {kNames.begin(), kNames.end()});
+  fail_unknown(fmt::format("--dtype {}=", key), text, "format", {kNames.begin(), kNames.end()});
 }
 
 void apply_formats(Formats& formats, std::string_view text) {

@@ -1,7 +1,10 @@
 // Public numbers of machines (docs/cost-model.md): dense peaks, links in one direction.
+#include <fmt/ranges.h>
+
 #include <array>
 #include <charconv>
 
+#include "core/suggest.h"
 #include "plan/hardware.h"
 #include "plan/key_value.h"
 
@@ -124,7 +127,7 @@ HardwareChoice preset_hardware(std::string_view text) {
   const bool counted =
       times != std::string_view::npos && times > 0 && text.find_first_not_of("0123456789") == times;
   if (counted) {
-    choice.devices = parse_count("--hw count", text.substr(0, times), 1, 1 << 20);
+    choice.devices = parse_count("--hw count", text.substr(0, times), 1, 65536);
     name = text.substr(times + 1);
   }
   for (const Row& row : kRows) {
@@ -135,7 +138,15 @@ HardwareChoice preset_hardware(std::string_view text) {
     choice.hardware = make(row);
     return choice;
   }
-  fail_unknown("--hw ", name, "machine", hardware_names());
+  std::vector<std::string> known = hardware_names();
+  known.emplace_back("measured");  // which is not here to be made
+  const std::string similar = nearest(name, known);
+  fail(ErrorCode::kUsage,
+       "--hw {}: no such machine{}; the form is NAME or COUNTxNAME, 8xh200; known: {}", text,
+       similar.empty() ? ""
+                       : fmt::format(", did you mean {}{}?",
+                                     counted ? fmt::format("{}x", choice.devices) : "", similar),
+       fmt::join(known, ", "));
 }
 
 }  // namespace baltoro::plan

@@ -20,6 +20,10 @@ std::vector<std::pair<std::string, std::string>> split_key_values(std::string_vi
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == entry.size()) {
       fail(ErrorCode::kUsage, "{} \"{}\": the form is key=value,key=value", option, entry);
     }
+    if (entry.find(' ') != std::string_view::npos) {
+      fail(ErrorCode::kUsage, "{} \"{}\": without spaces; the form is key=value,key=value", option,
+           entry);
+    }
     const std::string key(entry.substr(0, equals));
     for (const auto& [earlier, value] : entries) {
       if (earlier == key) fail(ErrorCode::kUsage, "{}: {} stands twice", option, key);

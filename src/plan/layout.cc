@@ -66,6 +66,18 @@ void require_divides(std::vector<std::string>& problems, const char* key, std::i
                                  key, value, of, what, key, nearest_divisor(of, value)));
 }
 
+// With copies every rank holds as many experts as the others: what serving systems ask for.
+void check_copies(std::vector<std::string>& problems, const Layout& layout, std::int64_t experts) {
+  const std::int64_t copies = layout.redundant_experts, ranks = layout.ep;
+  const std::int64_t over = (experts + copies) % ranks;
+  if (copies == 0 || ranks == 1 || over == 0) return;
+  const std::int64_t fewer = copies - over, more = copies + ranks - over;
+  problems.push_back(fmt::format(
+      "redundant={}: {} + {} experts do not divide over ep={} ranks; the nearest that do is "
+      "redundant={}",
+      copies, experts, copies, ranks, fewer >= 0 && over <= ranks - over ? fewer : more));
+}
+
 }  // namespace
 
 Layout parse_layout(std::string_view text) {
@@ -128,6 +140,7 @@ void check_layout(const Layout& layout, const PlanModel& model) {
     problems.push_back(fmt::format("redundant={} copies need expert ranks; the rule is ep > 1",
                                    layout.redundant_experts));
   }
+  check_copies(problems, layout, model.config.moe.num_experts);
   if (layout.pp > model.config.num_layers) {
     problems.push_back(fmt::format("pp={} stages of {} layers; at most pp={}", layout.pp,
                                    model.config.num_layers, model.config.num_layers));

@@ -61,6 +61,10 @@ Routing parse_routing(std::string_view text) {
   if (text == "uniform") return routing;
   constexpr std::string_view kZipf = "zipf:";
   if (text.starts_with(kZipf)) {
+    if (text == kZipf) {
+      fail(ErrorCode::kUsage, "--routing {}: without its exponent; the form is zipf:S, zipf:0.3",
+           text);
+    }
     routing.kind = Routing::Kind::kZipf;
     routing.exponent = parse_number("--routing zipf", text.substr(kZipf.size()), 0, 10);
     return routing;

@@ -56,8 +56,8 @@ std::pair<std::int64_t, std::int64_t> pair_of(std::string_view what, std::string
                                               char separator, std::int64_t least) {
   const std::size_t at = text.find(separator);
   if (at == std::string_view::npos) {
-    fail(ErrorCode::kUsage, "{} is {}; the form is A{}B, both whole numbers", what, text,
-         separator);
+    fail(ErrorCode::kUsage, "{} is \"{}\"; the form is A{}B, both whole numbers, such as {}", what,
+         text, separator, separator == 'x' ? "2x144" : fmt::format("512{}64", separator));
   }
   return {parse_count(what, text.substr(0, at), 1, kMostWidth),
           parse_count(what, text.substr(at + 1), least, kMostWidth)};

@@ -42,6 +42,11 @@ TEST(PlanErrors, ImpossibleLayouts) {
   EXPECT_THAT(layout_error("gqa-70b", "tp=8,ep=8"), HasSubstr("without experts"));
   EXPECT_THAT(layout_error("k3", "pp=94"), HasSubstr("at most pp=93"));
   EXPECT_THAT(layout_error("k3", "redundant=8"), HasSubstr("ep > 1"));
+  EXPECT_THAT(layout_error("k3", "tp=8,ep=8,redundant=5"),
+              HasSubstr("896 + 5 experts do not divide over ep=8 ranks; the nearest that do is "
+                        "redundant=8"));
+  EXPECT_THAT(layout_error("k3", "tp=8,ep=8,redundant=9"), HasSubstr("is redundant=8"));
+  EXPECT_EQ(layout_error("k3", "tp=8,ep=8,redundant=8"), "no error");
   EXPECT_THAT(layout_error("k3", "sp=on"), HasSubstr("tp > 1"));
   // Each of several is named.
   EXPECT_THAT(layout_error("k3", "tp=7,pp=100"),
@@ -53,12 +58,19 @@ TEST(PlanErrors, ImpossibleLayouts) {
   EXPECT_THAT(layout_error("k3", "tp=8,tp=4"), HasSubstr("tp stands twice"));
   EXPECT_THAT(layout_error("k3", "attn=ep"), HasSubstr("known: tp, dp"));
   EXPECT_THAT(layout_error("k3", "tp"), HasSubstr("key=value"));
+  EXPECT_THAT(layout_error("k3", "tp=8, ep=8"), HasSubstr("\" ep=8\": without spaces"));
 }
 
 TEST(PlanErrors, UnknownNames) {
   EXPECT_THAT(error_of([] { preset_model("k33"); }), HasSubstr("did you mean k3?"));
   EXPECT_THAT(error_of([] { preset_hardware("h2000"); }), HasSubstr("did you mean h200?"));
   EXPECT_THAT(error_of([] { preset_hardware("0xh200"); }), HasSubstr("at least 1"));
+  EXPECT_THAT(error_of([] { preset_hardware("70000xh200"); }), HasSubstr("at most 65536"));
+  for (const char* machine : {"8x", "h200x8", "8 x h200", "-8xh200", "8xh200,8xb200"}) {
+    EXPECT_THAT(error_of([&] { preset_hardware(machine); }),
+                testing::AllOf(HasSubstr(std::string("--hw ") + machine + ": no such machine"),
+                               HasSubstr("COUNTxNAME, 8xh200")));
+  }
   EXPECT_THAT(error_of([] { parse_part("rooted"); }), HasSubstr("did you mean routed?"));
   EXPECT_THAT(error_of([] { parse_phase("decod"); }), HasSubstr("did you mean decode?"));
   EXPECT_THAT(error_of([] { parse_overlap("two"); }), HasSubstr("tbo"));
@@ -66,6 +78,7 @@ TEST(PlanErrors, UnknownNames) {
   EXPECT_THAT(error_of([] { parse_efficiency("typicl", Hardware()); }),
               HasSubstr("did you mean typical?"));
   EXPECT_THAT(error_of([] { parse_routing("hipf"); }), HasSubstr("zipf:S"));
+  EXPECT_THAT(error_of([] { parse_routing("zipf:"); }), HasSubstr("the form is zipf:S, zipf:0.3"));
   EXPECT_THAT(error_of([] {
                 Formats formats;
                 apply_formats(formats, "routd=mxfp4");
@@ -75,7 +88,7 @@ TEST(PlanErrors, UnknownNames) {
                 Formats formats;
                 apply_formats(formats, "routed=fp5");
               }),
-              HasSubstr("no such format"));
+              HasSubstr("--dtype routed=fp5: no such format"));
 }
 
 TEST(PlanErrors, Overrides) {
