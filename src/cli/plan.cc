@@ -60,7 +60,9 @@ int run(const Options& options) {
   }
   const PlanResult result = compute_plan(scenario);
   if (options.json) {
-    print_json(plan_json(result));
+    nlohmann::ordered_json document = plan_json(result);
+    document["options"] = plan_options_json(options.plan);
+    print_json(document);
   } else if (options.csv) {
     fmt::print("{}", table_csv(components_table(result)));
   } else if (!options.figure.empty()) {
@@ -81,7 +83,9 @@ std::string footer() {
   }
   std::string machines = "Machines:";
   std::size_t column = machines.size();
-  for (const std::string& name : plan::hardware_names()) {
+  std::vector<std::string> names = plan::hardware_names();
+  names.emplace_back("measured");
+  for (const std::string& name : names) {
     if (column + 1 + name.size() > 98) {
       machines += "\n         ";
       column = 9;
@@ -115,7 +119,8 @@ Command add_plan(CLI::App& root) {
   add_plan_options(*app, options->plan);
   app->add_option("--explain", options->component,
                   "Only this component: formula, numbers and source")
-      ->type_name("COMPONENT");
+      ->type_name("COMPONENT")
+      ->check(not_empty);
   app->add_flag("--json", options->json, "Print one JSON document");
   app->add_flag("--csv", options->csv, "Print the components as comma-separated values");
   add_choice(*app, "--svg", options->figure, {"steps", "roofline"},

@@ -1,7 +1,9 @@
 // `baltoro plan compare`: what changed between two scenarios, and why.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 
 #include "cli/arguments.h"
@@ -16,11 +18,13 @@
 #include "core/error.h"
 #include "core/suggest.h"
 #include "plan/compare.h"
+#include "plan/explain.h"
 
 namespace baltoro::cli {
 namespace {
 
 struct CompareOptions {
+  const CLI::App* app = nullptr;
   PlanOptions plan;  // of both sides
   std::string a;
   std::string b;
@@ -29,34 +33,73 @@ struct CompareOptions {
 
 constexpr int kCompareSchema = 1;
 
-// "k3 --dtype attn=int8": a model and what differs from the options of both sides.
-plan::Scenario side_scenario(const char* name, const std::string& text, PlanOptions options) {
-  CLI::App side;
+// One side, and how long its step took when it was saved (0: it was not).
+struct CompareSide {
+  plan::Scenario scenario;
+  std::string file;
+  double saved_seconds = 0;
+};
+
+// What parses a side; `given` gets its options.
+void parse_side(CLI::App& side, const char* name, const std::string& text, PlanOptions& given) {
   side.set_help_flag();
   side.allow_extras();
-  side.add_option("MODEL", options.model);
-  add_plan_options(side, options);
+  side.add_option("MODEL", given.model);
+  add_plan_options(side, given);
   try {
     side.parse(text, false);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string message = error.what();  // "--batch: 1 required N missing"
+    fail(ErrorCode::kUsage, "{} \"{}\": {} needs one value behind it", name, text,
+         message.substr(0, message.find(':')));
   } catch (const CLI::ParseError& error) {
     fail(ErrorCode::kUsage, "{} \"{}\": {}", name, text, error.what());
   }
   if (!side.remaining().empty()) {
     const std::string word = side.remaining().front();
     std::vector<std::string> known;
-    for (const CLI::Option* option : side.get_options()) {
-      for (const std::string& long_option : option->get_lnames())
-        known.push_back("--" + long_option);
-    }
+    for (const PlanOption& option : plan_options()) known.push_back(long_name(option.flags));
     const std::string near = nearest(word, known);
     fail(ErrorCode::kUsage, "{} \"{}\": {} is no option{}; the form is \"MODEL [OPTIONS of plan]\"",
          name, text, word, near.empty() ? "" : fmt::format(", did you mean {}?", near));
   }
-  if (options.model.empty()) {
+  if (given.model.empty()) {
     fail(ErrorCode::kUsage, "{} \"{}\" has no model; the form is \"MODEL [OPTIONS of plan]\"", name,
          text);
   }
-  return plan_scenario(options);
+}
+
+// "k3 --dtype attn=int8" or "saved.json -b 64": what was saved, over it the options of both sides,
+// over those the side's own.
+CompareSide side_of(const char* name, const std::string& text, const CompareOptions& options) {
+  CLI::App app;
+  PlanOptions given;
+  parse_side(app, name, text, given);
+  CompareSide side;
+  PlanOptions all;
+  all.model = given.model;
+  if (is_saved_plan(given.model)) {
+    SavedPlan saved = read_saved_plan(given.model);
+    all = std::move(saved.options);
+    side.file = given.model;
+    side.saved_seconds = saved.step_seconds;
+  }
+  const PlanOptions before = all;
+  take_given(*options.app, options.plan, all);
+  take_given(app, given, all);
+  if (plan_options_json(all) != plan_options_json(before)) side.saved_seconds = 0;
+  side.scenario = plan_scenario(all);
+  return side;
+}
+
+// Numbers of a file that this program does not find again.
+std::vector<std::string> notes_of(const CompareSide& side, const plan::Evaluated& now) {
+  const double seconds = now.totals.step.seconds();
+  if (side.saved_seconds == 0 || std::abs(seconds / side.saved_seconds - 1) < 1e-6) return {};
+  return {
+      fmt::format("{}: the step took {}s when it was saved, by other rates or formulas; what "
+                  "this version computes stands here",
+                  side.file, plan::with_prefix(side.saved_seconds))};
 }
 
 Table changes_table(const plan::Comparison& c) {
@@ -177,8 +220,11 @@ int run_compare_command(const CompareOptions& options) {
   if (options.b.empty()) {
     fail(ErrorCode::kUsage, "plan compare needs two scenarios, A and B: k2 k3, or k3 'k3 -b 64'");
   }
-  const plan::Comparison c = plan::compare(side_scenario("A", options.a, options.plan),
-                                           side_scenario("B", options.b, options.plan));
+  const CompareSide a = side_of("A", options.a, options);
+  const CompareSide b = side_of("B", options.b, options);
+  const plan::Comparison c = plan::compare(a.scenario, b.scenario);
+  std::vector<std::string> notes = notes_of(a, c.a);
+  for (const std::string& note : notes_of(b, c.b)) notes.push_back(note);
   if (options.form.json) {
     print_json({{"schema", "baltoro.plan.compare"},
                 {"version", kCompareSchema},
@@ -186,13 +232,14 @@ int run_compare_command(const CompareOptions& options) {
                 {"changes", table_json(changes_table(c))},
                 {"measures", table_json(totals_table(c))},
                 {"components", table_json(parts_table(c))},
-                {"reasons", table_json(reasons_table(c))}});
+                {"reasons", table_json(reasons_table(c))},
+                {"notes", notes}});
   } else if (options.form.csv) {
     fmt::print("{}", table_csv(parts_table(c)));
   } else if (options.form.svg) {
     fmt::print("{}", compare_chart(c));
   } else if (options.form.html) {
-    Page page{compare_title(c), "", {}, {}};
+    Page page{compare_title(c), fmt::format("{}", fmt::join(notes, "; ")), {}, {}};
     page.sections.push_back({"A step, part by part", "", {parts_table(c)}, {compare_chart(c)}});
     page.sections.push_back({"Why", "", {reasons_table(c)}, {}});
     page.sections.push_back({"What changed", "", {changes_table(c)}, {}});
@@ -200,6 +247,7 @@ int run_compare_command(const CompareOptions& options) {
     fmt::print("{}", page_html(page));
   } else {
     fmt::print("{}", compare_text(c));
+    for (const std::string& note : notes) fmt::print("{}", wrapped("note", note));
   }
   return kOk;
 }
@@ -210,16 +258,22 @@ Command add_plan_compare(CLI::App& plan) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* app =
       plan.add_subcommand("compare", "Two scenarios: what changed and why, part by part");
-  app->add_option("A", options->a, "Model, or in quotes a model and options of plan");
+  options->app = app;
+  app->add_option("A", options->a,
+                  "Model or file of plan --json, or in quotes one and options of plan");
   app->add_option("B", options->b, "The same");
   add_plan_form(*app, options->form);
   add_plan_options(*app, options->plan);
   app->footer(
-      "Options outside of the quotes are those of both sides.\n"
+      "Options outside of the quotes are those of both sides; a file brings the options that it "
+      "was\n"
+      "made with, and those that are given come over them.\n"
       "Examples:\n"
       "  baltoro plan compare k2 k3 --hw 16xh200 -b 64\n"
       "  baltoro plan compare k3 'k3 --dtype attn=int8'\n"
-      "  baltoro plan compare 'k3 --hw 16xh200' 'k3 --hw 8xb300' --ctx 128k");
+      "  baltoro plan compare 'k3 --hw 16xh200' 'k3 --hw 8xb300' --ctx 128k\n"
+      "  baltoro plan k3 --hw 16xh200 --json > before.json\n"
+      "  baltoro plan compare before.json 'before.json --layout tp=8,pp=2'");
   return {app, [options] { return run_compare_command(*options); }};
 }
 

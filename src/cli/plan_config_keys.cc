@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/format.h"
 #include "core/error.h"
 #include "core/suggest.h"
 #include "io/json_file.h"

@@ -11,7 +11,6 @@ namespace {
 using nlohmann::ordered_json;
 using plan::Part;
 
-constexpr int kSchemaVersion = 1;
 constexpr const char* kFormula = "formula";  // of sizes alone: docs/cost-model.md
 
 // JSON has no infinity: a knee that is never reached is null.
@@ -180,8 +179,8 @@ ordered_json plan_json(const PlanResult& result) {
   const plan::Scenario& scenario = result.scenario;
   const std::string rates =
       result.offload ? "datasheet" : plan::efficiency_name(scenario.efficiency.kind);
-  ordered_json document = {{"schema", "baltoro.plan"},
-                           {"version", kSchemaVersion},
+  ordered_json document = {{"schema", kPlanSchema},
+                           {"version", kPlanSchemaVersion},
                            {"result", result.offload ? "bound" : scenario.efficiency.result_name()},
                            {"rates", rates},
                            {"model", model_json(scenario.model)},

@@ -31,17 +31,20 @@ constexpr int kLayoutSchema = 1;
 
 // "20ms" or "2s".
 double parse_seconds(const std::string& name, const std::string& text) {
-  const bool is_milli = text.ends_with("ms");
-  if (!is_milli && !text.ends_with('s')) {
-    fail(ErrorCode::kUsage, "{} is {}; the form is 20ms or 2s", name, text);
+  const std::size_t end = text.find_last_not_of("abcdefghijklmnopqrstuvwxyz") + 1;
+  const std::string unit = text.substr(end);
+  if (end == 0 || (unit != "ms" && unit != "s")) {
+    fail(ErrorCode::kUsage, "{} is \"{}\"; the units are ms and s, the form is 20ms or 2s", name,
+         text);
   }
-  const std::string number = text.substr(0, text.size() - (is_milli ? 2 : 1));
-  return plan::parse_number(name, number, 0) * (is_milli ? 1e-3 : 1);
+  const double number = plan::parse_number(name, text.substr(0, end), 0);
+  if (number == 0) fail(ErrorCode::kUsage, "{} is {}; it must be above 0", name, text);
+  return number * (unit == "ms" ? 1e-3 : 1);
 }
 
 plan::Limits parse_limits(const std::string& text) {
   plan::Limits limits;
-  if (text.empty()) return limits;
+  if (text.empty()) return limits;  // not given
   for (const auto& [key, value] : plan::split_key_values("--slo", text)) {
     if (key == "tpot") {
       limits.tpot = parse_seconds("--slo tpot", value);
@@ -215,7 +218,9 @@ Command add_plan_layout(CLI::App& plan) {
   auto options = std::make_shared<LayoutOptions>();
   CLI::App* app = plan.add_subcommand("layout", "Search the layouts of a machine");
   app->add_option("MODEL", options->plan.model, "Preset, model directory or config.json");
-  app->add_option("--slo", options->limits, "Limits to keep")->type_name("tpot=20ms,ttft=2s");
+  app->add_option("--slo", options->limits, "Limits to keep")
+      ->type_name("tpot=20ms,ttft=2s")
+      ->check(not_empty);
   add_number(*app, "--rivals", options->rivals, "Layouts to tell the reason of", {0, 1000});
   add_plan_form(*app, options->form);
   add_plan_options(*app, options->plan);

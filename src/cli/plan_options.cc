@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 
 #include "cli/arguments.h"
@@ -12,8 +13,11 @@
 #include "core/error.h"
 #include "core/suggest.h"
 #include "io/json_file.h"
+#include "measure/calibrate.h"
+#include "measure/machine.h"
 #include "model/config.h"
 #include "plan/key_value.h"
+#include "plan/measured.h"
 
 namespace baltoro::cli {
 namespace {
@@ -76,8 +80,30 @@ plan::Routing read_routing(const std::string& text) {
   constexpr std::string_view kHistogram = "hist:";
   if (!text.starts_with(kHistogram)) return plan::parse_routing(text);
   const std::string path = text.substr(kHistogram.size());
+  if (path.empty()) {
+    fail(ErrorCode::kUsage, "--routing {} names no file; the form is hist:FILE", text);
+  }
   return from_file(path, "--routing hist:FILE holds one count an expert",
                    [&] { return plan::histogram_routing(read_text(path), path); });
+}
+
+constexpr const char* kMeasured = "measured";
+
+// This machine, by its newest calibration.
+PlanMachine measured_machine(const std::string& efficiency) {
+  const std::unique_ptr<Backend> backend = calibration_backend({});
+  const plan::CalibrationKey now = calibration_key(*backend);
+  const auto calibration = std::make_shared<const plan::Calibration>(
+      plan::newest_calibration(plan::default_calibration_path(now).parent_path(), now));
+  PlanMachine machine;
+  machine.devices = 1;
+  machine.hardware =
+      plan::measured_hardware(*calibration, static_cast<double>(describe_machine().memory_bytes));
+  // The default of --eff, and its word for what calibrations give.
+  const bool own = efficiency == PlanOptions().efficiency || efficiency == kMeasured;
+  machine.efficiency = own ? plan::measured_efficiency(calibration)
+                           : plan::parse_efficiency(efficiency, machine.hardware);
+  return machine;
 }
 
 void read_speculation(plan::Workload& workload, const std::string& text) {
@@ -119,7 +145,8 @@ const std::vector<PlanOption>& plan_options() {
       {"--dtype", "PART=F,...", &PlanOptions::formats,
        "Formats to change, routed=mxfp4,kv=fp8; weights=int8 for all but the experts"},
       {"--hw", "HW", &PlanOptions::hardware,
-       "Machine: 8xh200, gb200, rtx4090, ... or a JSON file with the numbers of one device"},
+       "Machine: 8xh200, gb200, rtx4090, ..., a JSON file with the numbers of one device, or "
+       "measured: this one, as plan calibrate found it"},
       {"--nic", "SIZE", &PlanOptions::nic, "Network of a device out of its domain, a second, 25GB"},
       {"--dram", "SIZE", &PlanOptions::dram, "DRAM behind the devices, 128GB"},
       {"--nvme", "SIZE", &PlanOptions::nvme, "Read bandwidth of storage a second, 7GB"},
@@ -155,6 +182,13 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   }
 }
 
+void take_given(const CLI::App& app, const PlanOptions& given, PlanOptions& options) {
+  for (const PlanOption& option : plan_options()) {
+    if (app.get_option(long_name(option.flags))->count() == 0) continue;
+    options.*option.field = given.*option.field;
+  }
+}
+
 plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) {
   std::error_code ignored;
   const std::vector<std::string> presets = plan::preset_names();
@@ -184,7 +218,13 @@ plan::PlanModel plan_model(const std::string& name, const PlanOptions& options) 
 
 PlanMachine plan_machine(const PlanOptions& options) {
   PlanMachine machine;
-  if (is_file(options.hardware)) {
+  if (options.hardware.ends_with(std::string("x") + kMeasured)) {
+    fail(ErrorCode::kUsage, "--hw {}: measured is one device; the rule is --hw {}",
+         options.hardware, kMeasured);
+  }
+  if (options.hardware == kMeasured) {
+    machine = measured_machine(options.efficiency);
+  } else if (is_file(options.hardware)) {
     machine.hardware =
         from_file(options.hardware,
                   "--hw takes COUNTxNAME or a JSON file of one device, whose number --layout gives",
@@ -194,11 +234,19 @@ PlanMachine plan_machine(const PlanOptions& options) {
     machine.hardware = choice.hardware;
     machine.devices = choice.devices;
   }
-  machine.efficiency = plan::parse_efficiency(options.efficiency, machine.hardware);
+  if (options.hardware != kMeasured) {
+    machine.efficiency = plan::parse_efficiency(options.efficiency, machine.hardware);
+  }
   const auto set = [&](const char* option, const std::string& text, const char* key) {
     if (text.empty()) return;
-    plan::set_hardware(machine.hardware, key, static_cast<double>(parse_bytes(option, text)),
-                       plan::Provenance::kUser, option);
+    const std::uint64_t bytes = parse_bytes(option, text);
+    constexpr std::uint64_t kLeast = 1'000'000;  // less is a unit that was forgotten
+    if (bytes < kLeast) {
+      fail(ErrorCode::kUsage, "{} is {}, which is {} bytes; it must be at least 1MB, such as 25GB",
+           option, text, bytes);
+    }
+    plan::set_hardware(machine.hardware, key, static_cast<double>(bytes), plan::Provenance::kUser,
+                       option);
   };
   set("--nic", options.nic, "scale_out_bandwidth");
   set("--dram", options.dram, "dram_bytes");
@@ -206,6 +254,9 @@ PlanMachine plan_machine(const PlanOptions& options) {
   return machine;
 }
 
+namespace {
+
+// All devices as tensor ranks, or, where they do not divide the heads, with their own sequences.
 plan::Layout default_layout(const plan::PlanModel& model, std::int64_t devices) {
   plan::Layout layout;
   const auto divides = [&](std::int64_t heads) { return heads == 0 || heads % devices == 0; };
@@ -218,6 +269,24 @@ plan::Layout default_layout(const plan::PlanModel& model, std::int64_t devices) 
   return layout;
 }
 
+}  // namespace
+
+plan::Layout plan_layout(const PlanOptions& options, const plan::PlanModel& model,
+                         std::int64_t devices) {
+  if (options.layout.empty()) {
+    plan::Layout layout = default_layout(model, std::max<std::int64_t>(1, devices));
+    layout.experts_on_host = !options.dram.empty() && model.num_moe() > 0;
+    return layout;
+  }
+  const plan::Layout layout = plan::parse_layout(options.layout);
+  if (devices > 0 && layout.devices() != devices) {
+    fail(ErrorCode::kUsage,
+         "--layout {} is {} devices and --hw {} has {}; the rule is tp x dp x pp = devices",
+         options.layout, layout.devices(), options.hardware, devices);
+  }
+  return layout;
+}
+
 plan::Scenario plan_scenario(const PlanOptions& options) {
   PlanMachine machine = plan_machine(options);
   plan::Scenario scenario;
@@ -225,18 +294,7 @@ plan::Scenario plan_scenario(const PlanOptions& options) {
   scenario.hardware = std::move(machine.hardware);
   scenario.efficiency = std::move(machine.efficiency);
   scenario.workload = read_workload(options);
-  const std::int64_t devices = std::max<std::int64_t>(1, machine.devices);
-  if (options.layout.empty()) {
-    scenario.layout = default_layout(scenario.model, devices);
-    scenario.layout.experts_on_host = !options.dram.empty() && scenario.model.num_moe() > 0;
-  } else {
-    scenario.layout = plan::parse_layout(options.layout);
-    if (machine.devices > 0 && scenario.layout.devices() != devices) {
-      fail(ErrorCode::kUsage,
-           "--layout {} is {} devices and --hw {} has {}; the rule is tp x dp x pp = devices",
-           options.layout, scenario.layout.devices(), options.hardware, devices);
-    }
-  }
+  scenario.layout = plan_layout(options, scenario.model, machine.devices);
   const bool tiers = !options.dram.empty() || !options.nvme.empty();
   if (tiers && !scenario.layout.experts_on_host) {
     fail(ErrorCode::kUsage, "--dram and --nvme hold routed experts: {}",

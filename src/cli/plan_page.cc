@@ -34,7 +34,9 @@ Table knees_table(const std::vector<plan::Knee>& knees) {
                    {"meaning", "what", "", "", "", 1},
                    {"formula", "formula", "", "", "", 1}};
   for (const plan::Knee& knee : knees) {
-    table.rows.push_back({knee.value, knee.unit, knee.meaning, knee.formula});
+    const bool always = knee.value == 0;
+    table.rows.push_back({always ? Cell("any") : Cell(knee.value), always ? "" : knee.unit,
+                          knee.meaning, knee.formula});
   }
   return table;
 }
@@ -131,7 +133,10 @@ Page plan_page(const PlanResult& result) {
   PageSection figures{"Where the time goes", "", {}, {step_chart(s), roofline_chart(s, step)}};
   if (s.workload.phase != plan::Phase::kPrefill) figures.charts.push_back(user_map(s));
   page.sections.push_back(std::move(figures));
-  page.sections.push_back({"One step of one device", "", {components_table(result)}, {}});
+  page.sections.push_back({s.layout.pp > 1 ? "One step, all stages" : "One step of one device",
+                           stage_note(s),
+                           {components_table(result)},
+                           {}});
   page.sections.push_back(
       {"Knees", "Where one limit gives way to another.", {knees_table(result.knees)}, {}});
   if (!result.recommendations.empty()) {

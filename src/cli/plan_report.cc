@@ -7,6 +7,7 @@
 
 #include "cli/format.h"
 #include "cli/table.h"
+#include "plan/arithmetic.h"
 #include "plan/inventory.h"
 
 namespace baltoro::cli {
@@ -274,9 +275,9 @@ std::string totals_lines(const PlanResult& r) {
 std::string knee_lines(const std::vector<plan::Knee>& knees) {
   std::string out;
   for (const plan::Knee& knee : knees) {
-    out += line(out.empty() ? "knees" : "",
-                fmt::format("{:>7} {} {}", knee.value > 0 ? count(knee.value) : "any", knee.unit,
-                            knee.meaning));
+    const std::string from = knee.value > 0 ? fmt::format("{:>7} {}", count(knee.value), knee.unit)
+                                            : fmt::format("{:>7}", "any");
+    out += line(out.empty() ? "knees" : "", fmt::format("{} {}", from, knee.meaning));
   }
   return out;
 }
@@ -294,6 +295,21 @@ std::string recommendation_lines(const PlanResult& r) {
 }
 
 }  // namespace
+
+std::string stage_note(const Scenario& s) {
+  if (s.layout.pp == 1) return "";
+  const std::int64_t layers = s.model.config.num_layers;
+  const std::int64_t most = plan::ceil_div(layers, s.layout.pp);
+  std::string text = fmt::format(
+      "the table and the times are those of a microbatch through all {} stages", s.layout.pp);
+  if (layers % s.layout.pp != 0) {
+    text += fmt::format(
+        ", as if they were alike; the slowest has {} of the {} layers, {:.3g} x the mean, and a "
+        "full pipeline goes at its pace",
+        most, layers, plan::real(most * s.layout.pp) / plan::real(layers));
+  }
+  return text;
+}
 
 std::string step_table(const plan::Step& step) {
   // A microbatch passes one device of each pipeline stage.
@@ -347,6 +363,8 @@ std::string plan_text(const PlanResult& result) {
   if (result.offload) return out + offload_lines(result);
   out += capacity_lines(result);
   out += "\n" + step_table(result.totals->step) + "\n";
+  const std::string stages = stage_note(result.scenario);
+  if (!stages.empty()) out += line("stages", stages);
   out += totals_lines(result);
   if (result.moe) out += moe_lines(result);
   out += knee_lines(result.knees);

@@ -31,10 +31,14 @@ PlanResult compute_plan(const plan::Scenario& scenario);
 
 std::string plan_text(const PlanResult& result);
 std::string explanation_text(const plan::Explanation& explanation);
-// Schema "baltoro.plan", version 1; each leaf is {"value", "unit", "provenance"}.
+constexpr const char* kPlanSchema = "baltoro.plan";
+constexpr int kPlanSchemaVersion = 1;
+// Of that schema; each leaf is {"value", "unit", "provenance"}.
 nlohmann::ordered_json plan_json(const PlanResult& result);
 nlohmann::ordered_json explanation_json(const plan::Explanation& explanation);
 
+// What the sums of a table of pipeline stages hide; empty where there is one stage.
+std::string stage_note(const plan::Scenario& scenario);
 // The component table alone.
 std::string step_table(const plan::Step& step);
 

@@ -61,26 +61,6 @@ constexpr std::array<WordAxis, 9> kWords = {{
      [](Trial& t, const std::string& v) { t.scenario.workload.routing = parse_routing(v); }},
 }};
 
-std::vector<std::string> split_values(std::string_view name, std::string_view text,
-                                      bool commas_inside) {
-  const char separator = commas_inside || text.find('|') != std::string_view::npos ? '|' : ',';
-  std::vector<std::string> values;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end == begin) {
-      fail(ErrorCode::kUsage, "axis {}={}: a value is empty; the form is {}=A,B,C", name, text,
-           name);
-    }
-    values.emplace_back(text.substr(begin, end - begin));
-    if (std::count(values.begin(), values.end(), values.back()) > 1) {
-      fail(ErrorCode::kUsage, "axis {}: {} stands twice", name, values.back());
-    }
-    begin = end + 1;
-  }
-  return values;
-}
-
 void check_count(std::string_view name, double points) {
   if (points <= static_cast<double>(kMostPoints)) return;
   fail(ErrorCode::kUsage, "axis {} has {:.0f} points; at most {}: FIRST..LAST:log doubles", name,
@@ -92,6 +72,10 @@ std::vector<std::int64_t> range_of(std::string_view name, std::string_view text)
   const std::string where = fmt::format("axis {}", name);
   const std::size_t dots = text.find("..");
   const std::size_t colon = std::min(text.find(':', dots), text.size());
+  if (dots == 0 || colon == dots + 2) {
+    fail(ErrorCode::kUsage, "axis {}={}: {} is missing; the form is FIRST..LAST, 1..64", name, text,
+         dots == 0 ? "FIRST" : "LAST");
+  }
   const std::int64_t first = parse_length(where, text.substr(0, dots));
   const std::int64_t last = parse_length(where, text.substr(dots + 2, colon - dots - 2));
   if (first > last) {
@@ -108,6 +92,11 @@ std::vector<std::int64_t> range_of(std::string_view name, std::string_view text)
     values.push_back(last);
     return values;
   }
+  if (by.find_first_not_of("-0123456789") != std::string_view::npos || by.empty()) {
+    fail(ErrorCode::kUsage,
+         "axis {}={}: \"{}\" is no step; the form is FIRST..LAST:N, or :log, which doubles", name,
+         text, by);
+  }
   const std::int64_t step = parse_count(where + " step", by, 1);
   check_count(name, static_cast<double>((last - first) / step + 1));
   for (std::int64_t value = first; value <= last; value += step) values.push_back(value);
@@ -116,7 +105,7 @@ std::vector<std::int64_t> range_of(std::string_view name, std::string_view text)
 
 std::vector<std::int64_t> numbers_of(std::string_view name, std::string_view text) {
   std::vector<std::int64_t> numbers;
-  for (const std::string& value : split_values(name, text, false)) {
+  for (const std::string& value : split_axis_values(name, text, false)) {
     if (value.find("..") == std::string::npos) {
       numbers.push_back(parse_length(fmt::format("axis {}", name), value));
       continue;
@@ -143,7 +132,7 @@ Axis alpha_axis(std::string_view text) {
   const auto add = [&](double value) {
     axis.points.push_back({fmt::format("{:g}", value), [value](Trial& t) { t.alpha = value; }});
   };
-  for (const std::string& value : split_values("alpha", text, false)) {
+  for (const std::string& value : split_axis_values("alpha", text, false)) {
     if (value.find("..") == std::string::npos) {
       add(parse_number("axis alpha", value, 1));
       continue;
@@ -182,6 +171,26 @@ Axis size_axis(const std::string& name, std::string_view text) {
 
 }  // namespace
 
+std::vector<std::string> split_axis_values(std::string_view name, std::string_view text,
+                                           bool commas_inside) {
+  const char separator = commas_inside || text.find('|') != std::string_view::npos ? '|' : ',';
+  std::vector<std::string> values;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end == begin) {
+      fail(ErrorCode::kUsage, "axis {}={}: a value is empty; the form is {}=A,B,C", name, text,
+           name);
+    }
+    values.emplace_back(text.substr(begin, end - begin));
+    if (std::count(values.begin(), values.end(), values.back()) > 1) {
+      fail(ErrorCode::kUsage, "axis {}: {} stands twice", name, values.back());
+    }
+    begin = end + 1;
+  }
+  return values;
+}
+
 void settle(Trial& trial) {
   Scenario& scenario = trial.scenario;
   if (trial.alpha > 0) apply_alpha(scenario.model, trial.alpha, trial.mode);
@@ -194,7 +203,7 @@ void settle(Trial& trial) {
         if (trial.devices % i == 0 && std::abs(i - others) < std::abs(near - others)) near = i;
       }
       fail(ErrorCode::kUsage,
-           "{} of {} devices: {} {}, does not divide them; the nearest that does is {}",
+           "{} of {} devices: {} {} does not divide them; the nearest that does is {}",
            describe(layout), trial.devices,
            trial.rest == &Layout::dp ? "tp x pp =" : "dp x pp =", others, near);
     }
@@ -203,7 +212,7 @@ void settle(Trial& trial) {
   check_scenario(scenario);
 }
 
-Axis parse_axis(std::string_view text) {
+Axis parse_axis(std::string_view text, const std::vector<std::string>& others) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
     fail(ErrorCode::kUsage, "axis \"{}\": the form is NAME=VALUES, batch=1..64:log", text);
@@ -223,14 +232,15 @@ Axis parse_axis(std::string_view text) {
   for (const WordAxis& word : kWords) {
     if (name != word.name) continue;
     Axis axis{name, word.topic, {}};
-    for (const std::string& value : split_values(name, values, word.has_commas)) {
+    for (const std::string& value : split_axis_values(name, values, word.has_commas)) {
       axis.points.push_back({value, [value, set = word.set](Trial& t) { set(t, value); }});
     }
     return axis;
   }
   const std::vector<std::string> sizes = override_keys();
   if (std::find(sizes.begin(), sizes.end(), name) != sizes.end()) return size_axis(name, values);
-  std::vector<std::string> known = axis_names();
+  std::vector<std::string> known = others;
+  for (const std::string& axis : axis_names()) known.push_back(axis);
   known.insert(known.end(), sizes.begin(), sizes.end());
   fail_unknown("", name, "axis", known);
 }

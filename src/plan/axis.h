@@ -46,7 +46,12 @@ struct Axis {
 // and every size of apply_overrides. Values stand between | or commas; FIRST..LAST counts by 1,
 // FIRST..LAST:N by N and :log doubles. Throws Error{kUsage} for an unknown axis (with the nearest
 // one), an empty range, more than kMostPoints points, and what is no value of the axis.
-Axis parse_axis(std::string_view text);
+// `others`: names of axes that the caller makes, for that message.
+Axis parse_axis(std::string_view text, const std::vector<std::string>& others = {});
+// "A,B,C", or "A|B|C" where there is a | or values have commas. Throws Error{kUsage} for a value that
+// is empty or stands twice.
+std::vector<std::string> split_axis_values(std::string_view name, std::string_view text,
+                                           bool commas_inside);
 constexpr std::size_t kMostPoints = 256;
 
 // For help and messages: without the sizes.

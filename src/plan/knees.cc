@@ -143,8 +143,10 @@ std::vector<Knee> find_knees(const Scenario& scenario) {
   knees.push_back({"tensor_ranks", best_tensor_ranks(scenario), "ranks",
                    "(tp) beyond which a decode step gets no shorter", "least step time over tp"});
   if (model.num_kda() > 0 && scenario.hardware.scan_chunk_seconds) {
-    knees.push_back({"scan_prompt", scan_prompt(scenario), "tokens",
-                     "of prompt above which the serial scan is below half of its time",
+    const double tokens = scan_prompt(scenario);
+    knees.push_back({"scan_prompt", tokens, "tokens",
+                     tokens > 0 ? "of prompt above which the serial scan is below half of its time"
+                                : "prompt: its serial scan takes less than half of its time",
                      "layers ceil(T/64) tau_c = all other parts"});
   }
   return knees;

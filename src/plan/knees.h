@@ -10,7 +10,7 @@ namespace baltoro::plan {
 
 struct Knee {
   std::string key;      // "expert_compute_batch"
-  double value = 0;     // infinite: never; 0: always
+  double value = 0;     // infinite: never; 0: always, and `meaning` says of what
   std::string unit;     // "tokens"
   std::string meaning;  // "of a step above which routed experts are bound by FLOPs"
   std::string formula;

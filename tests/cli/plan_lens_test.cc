@@ -1,7 +1,10 @@
 // `baltoro plan sweep | compare | layout`: forms of their output, statuses and errors.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -170,6 +173,95 @@ TEST(CliPlanLens, ImpossiblePointsAndMisfitsAreSaid) {
   EXPECT_TRUE(has(layout.out, "none: no layout holds the workload")) << layout.out;
 }
 
+TEST(CliPlanLens, MachinesAreAnAxis) {
+  // First, wherever it stands; each with its own devices and rates.
+  const auto document =
+      nlohmann::json::parse(lens({"sweep", "k3", "batch=1,64", "hw=16xh200,8xb300", "--json"}).out);
+  const auto& points = document.at("points");
+  ASSERT_EQ(points.size(), 4u);
+  EXPECT_EQ(points[1].at("hw"), "16xh200");
+  EXPECT_EQ(points[1].at("batch"), "64");
+  EXPECT_EQ(points[2].at("hw"), "8xb300");
+  EXPECT_EQ(points[2].at("devices").at("value"), 8);
+  const auto alone = nlohmann::json::parse(lens({"k3", "--hw", "8xb300", "--json"}).out);
+  EXPECT_EQ(points[2].at("step").at("value"),
+            alone.at("step").at("total").at("seconds").at("value"));
+}
+
+TEST(CliPlanLens, MachinesWithASweptTp) {
+  const auto document =
+      nlohmann::json::parse(lens({"sweep", "k3", "tp=2,8", "hw=16xh200,8xb300", "--json"}).out);
+  for (const auto& point : document.at("points")) {
+    EXPECT_EQ(point.at("devices").at("value"), point.at("hw") == "16xh200" ? 16 : 8) << point;
+  }
+}
+
+TEST(CliPlanLens, ASplitSaysWhatItDoesNotSettle) {
+  EXPECT_TRUE(has(lens({"sweep", "k3", "split=512:64,448:128"}).out, "\n512;64 "));
+  EXPECT_FALSE(has(lens({"sweep", "k3", "batch=1,2"}).out, "\n512;64 "));
+}
+
+class CliPlanSaved : public ::testing::Test {
+ protected:
+  CliPlanSaved()
+      : file_((std::filesystem::temp_directory_path() /
+               ("plan_saved_" + std::to_string(getpid()) + ".json"))
+                  .string()) {}
+  ~CliPlanSaved() override { std::filesystem::remove(file_); }
+
+  void save(Arguments arguments) const {
+    arguments.emplace_back("--json");
+    testing::write_file(file_, lens(arguments).out);
+  }
+  nlohmann::json read() const { return nlohmann::json::parse(std::ifstream(file_)); }
+
+  std::string file_;
+};
+
+TEST_F(CliPlanSaved, AFileComparesAsTheCommandThatWroteIt) {
+  save({"k3", "--hw", "16xh200", "-b", "64", "--layout", "tp=8,pp=2"});
+  const std::string command = "k3 --hw 16xh200 -b 64 --layout tp=8,pp=2";
+  EXPECT_TRUE(has(lens({"compare", file_, command}).out, "nothing differs"));
+  EXPECT_EQ(lens({"compare", "k2", file_, "--json"}).out,
+            lens({"compare", "k2", command, "--json"}).out);
+  // Its own options, and those of both sides, come over what it brings.
+  EXPECT_EQ(
+      lens({"compare", file_, file_ + " -b 8", "--ctx", "64k"}).out,
+      lens({"compare", command, "k3 --hw 16xh200 -b 8 --layout tp=8,pp=2", "--ctx", "64k"}).out);
+}
+
+TEST_F(CliPlanSaved, OtherRatesThanThoseOfTheFileAreSaid) {
+  save({"k3"});
+  nlohmann::json document = read();
+  EXPECT_FALSE(has(lens({"compare", file_, "k2"}).out, "when it was saved"));
+  document.at("step").at("total").at("seconds").at("value") = 1;
+  testing::write_file(file_, document.dump());
+  EXPECT_TRUE(has(lens({"compare", file_, "k2"}).out, "the step took 1 s when it was saved"));
+}
+
+TEST_F(CliPlanSaved, OtherFilesAreRefusedWithARemedy) {
+  save({"k3"});
+  const nlohmann::json document = read();
+  const auto error_of = [&](const nlohmann::json& changed) {
+    testing::write_file(file_, changed.dump());
+    const Outcome outcome = lens({"compare", file_, "k3"});
+    EXPECT_EQ(outcome.status, 3) << outcome.err;
+    return outcome.err;
+  };
+  nlohmann::json other = document;
+  other["version"] = 2;
+  EXPECT_TRUE(has(error_of(other), "version 2 of baltoro.plan, and this baltoro reads version 1"));
+  other = document;
+  other["schema"] = "baltoro.plan.sweep";
+  EXPECT_TRUE(has(error_of(other), "its schema is baltoro.plan.sweep"));
+  other = document;
+  other.erase("options");
+  EXPECT_TRUE(has(error_of(other), "write it again with `baltoro plan MODEL ... --json`"));
+  other = document;
+  other["options"]["--wh"] = "h200";
+  EXPECT_TRUE(has(error_of(other), "--wh is no option of plan"));
+}
+
 TEST(CliPlanLens, WrongInputNamesTheRule) {
   struct Case {
     Arguments arguments;
@@ -191,6 +283,17 @@ TEST(CliPlanLens, WrongInputNamesTheRule) {
            Case{{"k3", "--hw", "rtx4090", "--dram", "128GB", "--nvme", "7GB", "--html"},
                 "experts=host has no step"},
            Case{{"sweep", "k3", "batch=1", "ctx=8k", "pp=1", "--svg"}, "and 3 are given"},
+           Case{{"sweep", "k3", "batch=1", "--columns", ""}, "is empty; leave it out"},
+           Case{{"sweep", "k3", "batch=1", "--columns", "step,"}, "whose item 2 is empty"},
+           Case{{"sweep", "k3", "batch=1", "ctx=8k", "--map", ""}, "is empty; leave it out"},
+           Case{{"sweep", "k3", "batch=1.."}, "LAST is missing; the form is FIRST..LAST"},
+           Case{{"sweep", "k3", "batch=1..8:lin"}, "\"lin\" is no step"},
+           Case{{"sweep", "k3", "kv=mla"}, "such as 512+64"},
+           Case{{"sweep", "k3", "hw=h200,h2000"}, "did you mean h200?"},
+           Case{{"sweep", "k3", "hw=h200,"}, "a value is empty"},
+           Case{{"sweep", "k3", "hw=h200", "--hw", "b200"}, "--hw has no effect with an axis hw"},
+           Case{{"sweep", "k3", "machine=h200"}, "known: hw, alpha"},
+           Case{{"compare", "k3", "k3 -b"}, "--batch needs one value behind it"},
            Case{{"compare", "k3"}, "needs two scenarios"},
            Case{{"compare", "k3", "k3 --dtpe a=b"}, "did you mean --dtype?"},
            Case{{"compare", "k3", "--hw"}, "--hw needs a value behind it"},
@@ -199,6 +302,8 @@ TEST(CliPlanLens, WrongInputNamesTheRule) {
            Case{{"layout"}, "needs a MODEL"},
            Case{{"layout", "k3", "--layout", "tp=8"}, "leave it out"},
            Case{{"layout", "k3", "--slo", "tpot=20"}, "the form is 20ms or 2s"},
+           Case{{"layout", "k3", "--slo", "tpot=1us"}, "the units are ms and s"},
+           Case{{"layout", "k3", "--slo", ""}, "is empty; leave it out"},
            Case{{"layout", "k3", "--slo", "tpt=20ms"}, "did you mean tpot?"},
            Case{{"layout", "k3", "--slo", "tpot=-1ms"}, "at least 0"},
        }) {

@@ -1,6 +1,8 @@
 // `baltoro plan`: text that fits, JSON whose leaves say where they come from, statuses and errors.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "cli/binary.h"
+#include "plan/calibration.h"
 
 namespace baltoro {
 namespace {
@@ -152,6 +155,82 @@ TEST(CliPlan, PrefillAloneHasNoTimeOfATokenAfterIt) {
 TEST(CliPlan, TableOfPipelineStagesSaysSo) {
   EXPECT_TRUE(has(plan({"k3", "--hw", "16xh200", "--layout", "tp=8,pp=2"}).out, "\nall stages "));
   EXPECT_TRUE(has(plan({"k3"}).out, "\na device "));
+  EXPECT_TRUE(has(plan({"k3", "--hw", "16xh200", "--layout", "tp=8,pp=2"}).out,
+                  "slowest has 47 of the 93"));
+  EXPECT_FALSE(has(plan({"k3"}).out, "\nstages "));
+  EXPECT_TRUE(has(plan({"k3", "--hw", "16xh200", "--layout", "tp=8,pp=2", "--html"}).out,
+                  "One step, all stages"));
+}
+
+TEST(CliPlan, AKneeThatIsAlwaysPassedSaysOfWhat) {
+  const Outcome outcome = plan({"k3"});
+  EXPECT_TRUE(has(outcome.out, "    any prompt: its serial scan takes less than half"))
+      << outcome.out;
+  EXPECT_FALSE(has(outcome.out, "any tokens"));
+}
+
+// A folder of calibrations of its own.
+class CliPlanMeasured : public ::testing::Test {
+ protected:
+  CliPlanMeasured()
+      : cache_(std::filesystem::temp_directory_path() /
+               ("plan_cache_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(cache_ / "baltoro");
+    setenv("XDG_CACHE_HOME", cache_.c_str(), 1);
+  }
+  ~CliPlanMeasured() override {
+    unsetenv("XDG_CACHE_HOME");
+    std::filesystem::remove_all(cache_);
+  }
+
+  // One whose kernels run at 1 TFLOP/s and 100 GB/s.
+  void save(const plan::CalibrationKey& key) const {
+    plan::Calibration calibration;
+    calibration.key = key;
+    calibration.date = "2026-11-30T00:00:00Z";
+    calibration.bandwidth = plan::Curve(1e11);
+    calibration.flops_per_second = 1e12;
+    for (const char* name :
+         {"embed", "linear bf16 row", "linear bf16", "kda_mix generated", "kda_mix prompt",
+          "mla_decode", "mla_prefill", "mix_norm", "route", "expert_mlp mxfp4", "glu_mlp bf16 row",
+          "glu_mlp bf16", "linear mxint8 row", "linear mxint8", "glu_mlp mxint8 row",
+          "glu_mlp mxint8"}) {
+      calibration.kernels[name].num_points = 1;
+    }
+    save_calibration(calibration, cache_ / "baltoro" / "calibration-x.json");
+  }
+  // The word of the message that says what it is here.
+  static std::string here(const std::string& message) {
+    const std::string before = "here it is ";
+    const std::size_t begin = message.find(before) + before.size();
+    return message.substr(begin, message.find("; measure again", begin) - begin);
+  }
+
+  std::filesystem::path cache_;
+};
+
+TEST_F(CliPlanMeasured, TakesTheCalibrationOfThisMachineAndRefusesAStaleOne) {
+  const std::vector<std::string> arguments = {"k3", "--hw", "measured"};
+  EXPECT_TRUE(has(plan(arguments).err, "write one with `baltoro plan calibrate`"))
+      << plan(arguments).err;
+  plan::CalibrationKey key = {"another machine", "cpu/avx2", 2, "bf16", "another build"};
+  save(key);
+  Outcome outcome = plan(arguments);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(has(outcome.err, "stale: its machine is another machine")) << outcome.err;
+  key.machine = here(outcome.err);
+  save(key);
+  outcome = plan(arguments);
+  EXPECT_TRUE(has(outcome.err, "stale: its build is another build")) << outcome.err;
+  EXPECT_TRUE(has(outcome.err, "`baltoro plan calibrate --threads 2 --isa avx2`"));
+  key.build = here(outcome.err);
+  save(key);
+  outcome = plan(arguments);
+  EXPECT_TRUE(has(outcome.out, "\nprediction step ")) << outcome.out << outcome.err;
+  EXPECT_TRUE(has(outcome.out, "bandwidth 100 GB/s")) << outcome.out;
+  EXPECT_TRUE(has(outcome.out, "[measured: plan calibrate of 2026-11-30")) << outcome.out;
+  EXPECT_TRUE(has(plan({"k3", "--hw", "measured", "--eff", "datasheet"}).out, "\nbound      step"));
+  EXPECT_TRUE(has(plan({"k3", "--hw", "2xmeasured"}).err, "the rule is --hw measured"));
 }
 
 TEST(CliPlan, WrongInputIsNamed) {
@@ -183,7 +262,11 @@ TEST(CliPlan, WrongInputIsNamed) {
            Case{{"k3", "--hw", "8xnowhere.json"}, "JSON file of one device, whose number --layout"},
            Case{{"k3", "--spec", "k=7"}, "the rule is --phase verify"},
            Case{{"k3", "--layout", ""}, "is empty; leave it out for its default"},
+           Case{{"k3", "--explain", ""}, "is empty; leave it out for its default"},
            Case{{"k3", "--isl", "0"}, "--isl is 0; it must be at least 1"},
+           Case{{"k3", "--nic", "25"}, "--nic is 25, which is 25 bytes; it must be at least 1MB"},
+           Case{{"k3", "--routing", "hist:"}, "the form is hist:FILE"},
+           Case{{"k3", "--hw", "8xh200", "--layout", "tp=8,ep=8,redundant=5"}, "redundant=8"},
            Case{{"k3", "--nic", "auto"}, "such as 24GB\n"},
            Case{{"k3", "--hw", "rtx4090", "--nvme", "7GB"}, "give --dram too"},
            Case{{"gqa-70b", "--dram", "128GB"}, "gqa-70b has none"},
