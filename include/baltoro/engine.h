@@ -30,7 +30,7 @@ struct EngineOptions {
   std::string device = "cpu";
   Activations activations = Activations::kBf16;
   int num_threads = 0;  // 0: physical cores within the container's limit
-  // "scalar", "avx2", "avx512", "avx512bf16", "amx"; absent: the best that runs here.
+  // "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"; absent: the best that runs here.
   std::optional<std::string> isa = std::nullopt;
   std::optional<float> latent_norm_eps = std::nullopt;  // overrides config.json (docs/config.md)
   LoadMode load = LoadMode::kAuto;

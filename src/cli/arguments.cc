@@ -156,7 +156,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flags, std::string& ta
 }
 
 void add_isa(CLI::App& app, std::string& target) {
-  add_choice(app, "--isa", target, {"scalar", "avx2", "avx512", "avx512bf16", "amx"},
+  add_choice(app, "--isa", target, {"scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"},
              "Default: the best that runs here");
 }
 

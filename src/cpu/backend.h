@@ -17,7 +17,7 @@ struct CpuOptions {
   std::optional<std::string> isa;  // one of supported_isas(); else BALTORO_ISA, else the best
 };
 
-// Instruction sets that this build has and this machine runs, best last: "scalar", "avx2",
+// Instruction sets that this build has and this machine runs, best last: "scalar", "neon", "avx2",
 // "avx512", "avx512bf16", "amx".
 std::vector<std::string> supported_isas();
 

@@ -16,8 +16,8 @@
 namespace baltoro::cpu {
 namespace {
 
-constexpr std::array<std::string_view, 5> kIsaNames = {"scalar", "avx2", "avx512", "avx512bf16",
-                                                       "amx"};
+constexpr std::array<std::string_view, 6> kIsaNames = {"scalar", "neon",       "avx2",
+                                                       "avx512", "avx512bf16", "amx"};
 
 #if defined(__x86_64__)
 
@@ -48,7 +48,7 @@ bool may_use_tiles() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtileData) == 0;
 }
 
-void add_x86_tables(std::vector<const LeafTable*>& tables) {
+void add_native_tables(std::vector<const LeafTable*>& tables) {
   constexpr unsigned kTileState = 0x60000;                       // XTILECFG, XTILEDATA
   constexpr unsigned kAmxBf16AndTile = (1u << 22) | (1u << 24);  // of leaf 7, EDX
   constexpr unsigned kYmmState = 0x06;                           // SSE and AVX
@@ -69,9 +69,14 @@ void add_x86_tables(std::vector<const LeafTable*>& tables) {
   if (may_use_tiles()) tables.push_back(&kAmxLeaf);
 }
 
+#elif defined(__aarch64__)
+
+// Every such processor has it.
+void add_native_tables(std::vector<const LeafTable*>& tables) { tables.push_back(&kNeonLeaf); }
+
 #else
 
-void add_x86_tables(std::vector<const LeafTable*>&) {}
+void add_native_tables(std::vector<const LeafTable*>&) {}
 
 #endif
 
@@ -88,7 +93,7 @@ std::string join_names(const std::vector<const LeafTable*>& tables) {
 
 std::vector<const LeafTable*> supported_tables() {
   std::vector<const LeafTable*> tables = {&kScalarLeaf};
-  add_x86_tables(tables);
+  add_native_tables(tables);
   return tables;
 }
 

@@ -210,6 +210,7 @@ struct LeafTable {
 };
 
 extern const LeafTable kScalarLeaf;
+extern const LeafTable kNeonLeaf;
 extern const LeafTable kAvx2Leaf;
 extern const LeafTable kAvx512Leaf;
 extern const LeafTable kAvx512Bf16Leaf;

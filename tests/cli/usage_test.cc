@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "--activations is \"int8\"; it must be bf16 or f32"},
         WrongLine{{"run", kModel, "--ids", "1", "--isa", "mmx"},
                   2,
-                  "--isa is \"mmx\"; it must be scalar, avx2"},
+                  "--isa is \"mmx\"; it must be scalar, neon, avx2"},
         WrongLine{{"run", kModel, "--ids", "1", "--device", "tpu"}, 2, "device \"tpu\" is unknown"},
         WrongLine{{"run", kModel, "hello"}, 2, "no tiktoken.model"},
         WrongLine{{"run", kModel, "--ids", "1", "--stop", "x"}, 2, "stop strings need a tokenizer"},

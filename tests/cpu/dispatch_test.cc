@@ -44,7 +44,7 @@ TEST_F(CpuDispatch, UnknownAndUnsupportedAreDifferentErrors) {
   setenv("BALTORO_ISA", "sse", 1);
   EXPECT_EQ(code_of({Activations::kF32, 1, {}}), ErrorCode::kUsage);
   const std::vector<std::string> isas = supported_isas();
-  for (const std::string isa : {"avx2", "avx512", "avx512bf16", "amx"}) {
+  for (const std::string isa : {"neon", "avx2", "avx512", "avx512bf16", "amx"}) {
     if (std::find(isas.begin(), isas.end(), isa) != isas.end()) continue;
     EXPECT_EQ(code_of({Activations::kF32, 1, isa}), ErrorCode::kUnsupported) << isa;
   }

@@ -10,7 +10,7 @@
 namespace baltoro {
 namespace {
 
-const std::vector<std::string> kAllIsas = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+const std::vector<std::string> kAllIsas = {"scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"};
 
 bool supported(const std::string& isa) {
   const std::vector<std::string> isas = supported_isas();
