@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "core/mxfp4.h"
 #include "core/mxint8.h"
@@ -124,7 +125,7 @@ TEST(SynthValues, HaveTheStatedSpread) {
   const LoadedModel model = load_model(dir / "out");
   const auto& kda = std::get<KdaWeights>(model.weights.layers[0].mixer);
   const auto& moe = std::get<MoeWeights>(model.weights.layers[1].ffn);
-  const auto spread = [](const std::vector<float>& values, double mean, double std) {
+  const auto spread = [](std::span<const float> values, double mean, double std) {
     double sum = 0;
     double squares = 0;
     for (float v : values) {
