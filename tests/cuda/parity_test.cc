@@ -17,6 +17,15 @@ struct Setting {
   bool deterministic;
 };
 
+std::string name_of(const Setting& setting) {
+  return setting.op + (setting.activations == Activations::kF32 ? "_f32" : "_bf16") +
+         (setting.deterministic ? "_deterministic" : "");
+}
+
+std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+  return out << name_of(setting);
+}
+
 std::vector<Setting> all_settings() {
   std::vector<Setting> settings;
   for (const char* op : {"embed", "linear", "head", "mix_norm", "glu_mlp", "route", "expert_mlp",
@@ -31,8 +40,7 @@ std::vector<Setting> all_settings() {
 }
 
 std::string setting_name(const testing::TestParamInfo<Setting>& info) {
-  return info.param.op + (info.param.activations == Activations::kF32 ? "_f32" : "_bf16") +
-         (info.param.deterministic ? "_deterministic" : "");
+  return name_of(info.param);
 }
 
 class CudaParity : public testing::TestWithParam<Setting> {};
