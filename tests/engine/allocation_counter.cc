@@ -24,11 +24,16 @@ std::int64_t allocation_count() noexcept { return g_count.load(); }
 
 // The array forms call these.
 void* operator new(std::size_t size) { return counted(std::malloc(size == 0 ? 1 : size)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  g_count.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(size == 0 ? 1 : size);
+}
 void* operator new(std::size_t size, std::align_val_t align) {
   const auto alignment = static_cast<std::size_t>(align);
   return counted(std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment));
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
