@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "baltoro/constraint.h"
 #include "baltoro/sampler.h"
 #include "baltoro/session.h"
 #include "baltoro/tokenizer.h"
@@ -32,6 +34,8 @@ struct GenerateOptions {
   // into channels searches the channel instead. None may be empty; they need a tokenizer.
   std::vector<std::string> stop_strings;
   std::vector<TokenId> banned;  // never chosen
+  // Restricts the answer; its state is that of one answer, so each needs one of its own. May be null.
+  std::shared_ptr<TokenConstraint> constraint = nullptr;
 };
 
 struct GeneratedToken {
@@ -51,9 +55,10 @@ struct Generation {
 
 // Generates from session.logits() on. Every chosen token but the last is decoded, so that the
 // session ends one token short of prompt + ids: feed ids.back() to continue. The random choice of a
-// token depends on (seed, position, logits) alone. Without a tokenizer there is no text. `on_token`
-// is called once a token; false ends the generation. Throws Error{kUsage} for bad options, and as
-// Sampler::choose and Session::decode.
+// token depends on (seed, position, logits) and, with penalties, on the tokens before it; what the
+// session holds is the prompt. Without a tokenizer there is no text. `on_token` is called once a
+// token; false ends the generation. Throws Error{kUsage} for bad options, and as Sampler::choose
+// and Session::decode.
 Generation generate(Session& session, const Tokenizer* tokenizer, const GenerateOptions& options,
                     const std::function<bool(const GeneratedToken&)>& on_token = {});
 

@@ -44,7 +44,8 @@ class TextStream {
 Generation generate(Session& session, const Tokenizer* tokenizer, const GenerateOptions& options,
                     const std::function<bool(const GeneratedToken&)>& on_token) {
   check(options, tokenizer);
-  Sampler sampler(options.sampling, options.banned);
+  Sampler sampler(options.sampling, options.banned, options.constraint);
+  sampler.read_prompt(session.tokens());
   TextStream stream(tokenizer, options.stop_strings);
   Generation result;
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {

@@ -1,4 +1,4 @@
-// The sampler: scan, mask, filter, draw.
+// The sampler: scan, adjust, mask, filter, draw.
 #include "baltoro/sampler.h"
 
 #include <algorithm>
@@ -16,7 +16,43 @@ constexpr std::uint64_t kStream = 0x73616D706C65;  // "sample"
 
 constexpr int kMaxLogprobs = 1000;
 
+// Beside a count that no answer reaches.
+constexpr std::uint32_t kInPrompt = 1u << 31;
+
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+void check_range(const char* name, float value, float low, float high, const char* off) {
+  if (value >= low && value <= high) return;
+  fail(ErrorCode::kUsage, "{} is {}; it must be in [{}, {}] ({} is off)", name, value, low, high,
+       off);
+}
+
+void check_bias(const std::vector<TokenBias>& biases) {
+  for (const TokenBias& entry : biases) {
+    if (entry.token < 0) {
+      fail(ErrorCode::kUsage, "logit_bias of token {}: a token is not negative", entry.token);
+    }
+    if (!(entry.bias >= -100 && entry.bias <= 100)) {
+      fail(ErrorCode::kUsage, "logit_bias of token {} is {}; it must be in [-100, 100]",
+           entry.token, entry.bias);
+    }
+  }
+}
+
+// Sorts the list, so that a token that stands in it twice is found.
+void sort_bias(std::vector<TokenBias>& biases) {
+  std::ranges::sort(biases, {}, &TokenBias::token);
+  const auto twice = std::ranges::adjacent_find(biases, {}, &TokenBias::token);
+  if (twice != biases.end()) {
+    fail(ErrorCode::kUsage, "logit_bias names token {} twice", twice->token);
+  }
+}
+
 void check(const SamplingParams& p) {
+  check_range("repetition_penalty", p.repetition_penalty, 0.01f, 100, "1");
+  check_range("presence_penalty", p.presence_penalty, -2, 2, "0");
+  check_range("frequency_penalty", p.frequency_penalty, -2, 2, "0");
+  check_bias(p.logit_bias);
   if (!(p.temperature >= 0) || !std::isfinite(p.temperature)) {
     fail(ErrorCode::kUsage, "temperature is {}; it must be finite and at least 0 (0 is greedy)",
          p.temperature);
@@ -61,19 +97,25 @@ struct Scan {
   float max = -std::numeric_limits<float>::infinity();
 };
 
-// Finds the largest allowed logit; throws where there is nothing to choose from.
+// Finds the largest allowed logit.
 Scan scan(std::span<const float> logits, std::span<const TokenId> banned) {
+  Scan result;
+  for_each_allowed(logits.size(), banned, [&](TokenId token) {
+    const float x = logits[static_cast<std::size_t>(token)];
+    if (x > result.max) result = {token, x};
+  });
+  return result;
+}
+
+// The same for what the model gave; throws where there is nothing to choose from.
+Scan scan_row(std::span<const float> logits, std::span<const TokenId> banned) {
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (std::isnan(logits[i])) {
       fail(ErrorCode::kNonFinite, "the logit of token {} of {} is NaN: no token can be chosen", i,
            logits.size());
     }
   }
-  Scan result;
-  for_each_allowed(logits.size(), banned, [&](TokenId token) {
-    const float x = logits[static_cast<std::size_t>(token)];
-    if (x > result.max) result = {token, x};
-  });
+  const Scan result = scan(logits, banned);
   if (result.best < 0) {
     fail(ErrorCode::kNonFinite,
          "none of {} logits is above -infinity once {} tokens are banned: no token can be chosen",
@@ -131,13 +173,74 @@ double log_sum_exp(std::span<const float> logits, std::span<const TokenId> banne
 
 }  // namespace
 
-Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> banned)
-    : params_(params), banned_(banned.begin(), banned.end()) {
+Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> banned,
+                 std::shared_ptr<TokenConstraint> constraint)
+    : params_(params), banned_(banned.begin(), banned.end()), constraint_(std::move(constraint)) {
   check(params_);
+  sort_bias(params_.logit_bias);
   std::sort(banned_.begin(), banned_.end());
   banned_.erase(std::unique(banned_.begin(), banned_.end()), banned_.end());
   if (!banned_.empty() && banned_.front() < 0) {
     fail(ErrorCode::kUsage, "banned token {} is negative", banned_.front());
+  }
+}
+
+bool Sampler::penalizes() const {
+  return params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
+         params_.frequency_penalty != 0;
+}
+
+void Sampler::read_prompt(std::span<const TokenId> tokens) {
+  if (params_.repetition_penalty == 1) return;
+  prompt_.insert(prompt_.end(), tokens.begin(), tokens.end());
+  std::sort(prompt_.begin(), prompt_.end());
+  prompt_.erase(std::unique(prompt_.begin(), prompt_.end()), prompt_.end());
+}
+
+void Sampler::count_prompt(std::size_t vocab_size) {
+  seen_.resize(vocab_size);
+  for (const TokenId token : prompt_) {
+    if (token < 0 || static_cast<std::size_t>(token) >= vocab_size) {
+      fail(ErrorCode::kUsage, "token {} of the prompt is not in a vocabulary of {}", token,
+           vocab_size);
+    }
+    seen_[static_cast<std::size_t>(token)] |= kInPrompt;
+  }
+  prompt_ = {};
+}
+
+// The logits with penalties, bias and constraint, in memory of the sampler's own.
+std::span<const float> Sampler::adjust(std::span<const float> logits) {
+  adjusted_.assign(logits.begin(), logits.end());
+  if (penalizes()) {
+    if (seen_.size() != logits.size()) count_prompt(logits.size());
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      if (seen_[i] == 0) continue;
+      float& x = adjusted_[i];
+      x = x > 0 ? x / params_.repetition_penalty : x * params_.repetition_penalty;
+      const std::uint32_t times = seen_[i] & ~kInPrompt;
+      if (times > 0) {
+        x -= params_.presence_penalty + params_.frequency_penalty * static_cast<float>(times);
+      }
+    }
+  }
+  for (const TokenBias& entry : params_.logit_bias) {
+    const auto i = static_cast<std::size_t>(entry.token);
+    if (i >= adjusted_.size()) {
+      fail(ErrorCode::kUsage, "logit_bias of token {}: the vocabulary has {} tokens", entry.token,
+           adjusted_.size());
+    }
+    adjusted_[i] += entry.bias;
+  }
+  if (constraint_ != nullptr) apply_constraint();
+  return adjusted_;
+}
+
+void Sampler::apply_constraint() {
+  mask_.assign((adjusted_.size() + 63) / 64, 0);
+  constraint_->allow(mask_);
+  for (std::size_t i = 0; i < adjusted_.size(); ++i) {
+    if ((mask_[i / 64] >> (i % 64) & 1) == 0) adjusted_[i] = kNothing;
   }
 }
 
@@ -174,26 +277,43 @@ TokenId Sampler::draw(std::span<const float> logits, float max, std::uint64_t st
   return order_.back();  // rounding of the sum
 }
 
-Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
-  const Scan top = scan(logits, banned_);
-  Choice choice{.token = top.best, .logprob = 0, .top = {}};
-  const bool certain = std::isinf(top.max);  // +infinity: probability 1, and 0 for the others
-  if (params_.temperature > 0 && !certain) choice.token = draw(logits, top.max, step);
-  const auto max = static_cast<double>(top.max);
-  const double norm = certain ? 0 : log_sum_exp(logits, banned_, max);
+// Fills in the log probabilities, from what the model gave; `max` and `best` are those of the row.
+void Sampler::report(std::span<const float> logits, float max, TokenId best, Choice& choice) {
+  const bool certain = std::isinf(max);
+  const double norm = certain ? 0 : log_sum_exp(logits, banned_, static_cast<double>(max));
   const auto logprob = [&](TokenId token) {
-    if (certain) return token == top.best ? 0.0f : -top.max;
-    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(token)]) - max -
-                              norm);
+    if (certain) return token == best ? 0.0f : kNothing;
+    const auto x = static_cast<double>(logits[static_cast<std::size_t>(token)]);
+    return static_cast<float>(x - static_cast<double>(max) - norm);
   };
   choice.logprob = logprob(choice.token);
-  if (params_.num_logprobs > 0) {
-    order_.clear();
-    for_each_allowed(logits.size(), banned_, [&](TokenId token) { order_.push_back(token); });
-    const auto count = std::min(static_cast<std::size_t>(params_.num_logprobs), order_.size());
-    sort_most_likely(order_, count, logits);
-    for (std::size_t i = 0; i < count; ++i) choice.top.push_back({order_[i], logprob(order_[i])});
+  if (params_.num_logprobs == 0) return;
+  order_.clear();
+  for_each_allowed(logits.size(), banned_, [&](TokenId token) { order_.push_back(token); });
+  const auto count = std::min(static_cast<std::size_t>(params_.num_logprobs), order_.size());
+  sort_most_likely(order_, count, logits);
+  for (std::size_t i = 0; i < count; ++i) choice.top.push_back({order_[i], logprob(order_[i])});
+}
+
+Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
+  const Scan own = scan_row(logits, banned_);  // what the model says by itself
+  const bool adjusts = constraint_ != nullptr || penalizes() || !params_.logit_bias.empty();
+  const std::span<const float> weights = adjusts ? adjust(logits) : logits;
+  const Scan top = adjusts ? scan(weights, banned_) : own;
+  if (top.best < 0) {
+    fail(ErrorCode::kNonFinite,
+         "none of the tokens that penalties and constraint leave of {} has a logit above "
+         "-infinity: no token can be chosen",
+         logits.size());
   }
+  Choice choice{.token = top.best, .logprob = 0, .top = {}};
+  // +infinity: probability 1, and 0 for the others
+  if (params_.temperature > 0 && !std::isinf(top.max)) {
+    choice.token = draw(weights, top.max, step);
+  }
+  report(logits, own.max, own.best, choice);
+  if (penalizes()) ++seen_[static_cast<std::size_t>(choice.token)];
+  if (constraint_ != nullptr) constraint_->accept(choice.token);
   return choice;
 }
 

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -234,6 +238,17 @@ TEST(SamplerParameters, EachOutOfRangeValueNamesItself) {
       {{.top_p = kNan}, "top_p"},
       {{.min_p = -0.1f}, "min_p"},
       {{.min_p = 1.1f}, "min_p"},
+      {{.repetition_penalty = 0}, "repetition_penalty"},
+      {{.repetition_penalty = 101}, "repetition_penalty"},
+      {{.repetition_penalty = kNan}, "repetition_penalty"},
+      {{.presence_penalty = 2.1f}, "presence_penalty"},
+      {{.presence_penalty = kNan}, "presence_penalty"},
+      {{.frequency_penalty = -2.1f}, "frequency_penalty"},
+      {{.frequency_penalty = -kInf}, "frequency_penalty"},
+      {{.logit_bias = {{3, 100.5f}}}, "logit_bias of token 3"},
+      {{.logit_bias = {{3, kNan}}}, "logit_bias of token 3"},
+      {{.logit_bias = {{-3, 1}}}, "logit_bias of token -3"},
+      {{.logit_bias = {{7, 1}, {3, 1}, {7, 1}}}, "logit_bias names token 7 twice"},
       {{.num_logprobs = -1}, "num_logprobs"},
       {{.num_logprobs = 100000}, "num_logprobs"},
   };
@@ -249,13 +264,164 @@ TEST(SamplerParameters, EachOutOfRangeValueNamesItself) {
   EXPECT_THROW(Sampler({}, std::vector<TokenId>{-1}), Error);
 }
 
+// Allows a fixed list of tokens and counts what it is told.
+class FixedConstraint : public TokenConstraint {
+ public:
+  explicit FixedConstraint(std::vector<TokenId> allowed) : allowed_(std::move(allowed)) {}
+  void allow(std::span<std::uint64_t> mask) override {
+    for (std::uint64_t word : mask) EXPECT_EQ(word, 0u);
+    for (TokenId token : allowed_) mask[token / 64] |= std::uint64_t{1} << (token % 64);
+  }
+  void accept(TokenId token) override { accepted.push_back(token); }
+
+  std::vector<TokenId> accepted;
+
+ private:
+  std::vector<TokenId> allowed_;
+};
+
+// The order and the formulas once more, over the whole history.
+std::vector<double> plain_adjustment(const SamplingParams& p, const std::vector<float>& logits,
+                                     const std::vector<TokenId>& prompt,
+                                     const std::vector<TokenId>& answer) {
+  std::vector<double> out(logits.begin(), logits.end());
+  for (std::size_t t = 0; t < out.size(); ++t) {
+    const auto id = static_cast<TokenId>(t);
+    const auto in_answer = std::count(answer.begin(), answer.end(), id);
+    const bool in_prompt = std::count(prompt.begin(), prompt.end(), id) > 0;
+    if (in_answer > 0 || in_prompt) {
+      out[t] *= out[t] > 0 ? 1 / static_cast<double>(p.repetition_penalty)
+                           : static_cast<double>(p.repetition_penalty);
+    }
+    if (in_answer > 0) out[t] -= static_cast<double>(p.presence_penalty);
+    out[t] -= static_cast<double>(p.frequency_penalty) * static_cast<double>(in_answer);
+    for (const TokenBias& b : p.logit_bias) out[t] += b.token == id ? double{b.bias} : 0;
+  }
+  return out;
+}
+
+TEST(SamplerPenalties, EachStepMatchesAPlainComputation) {
+  const std::vector<TokenId> prompt = {3, 5, 5, 64, 99, 3};
+  for (int variant = 0; variant < 32; ++variant) {
+    SamplingParams params{.temperature = 0};
+    if (variant & 1) params.repetition_penalty = 1.3f;
+    if (variant & 2) params.presence_penalty = 0.7f;
+    if (variant & 4) params.frequency_penalty = -0.4f;
+    if (variant & 8) params.logit_bias = {{70, 2.5f}, {5, -1.5f}, {64, 1.0f}};
+    if (variant & 16) params.repetition_penalty = 0.8f;
+    Sampler sampler(params, {});
+    sampler.read_prompt(std::span(prompt).first(2));
+    sampler.read_prompt(std::span(prompt).subspan(2));
+    std::vector<TokenId> answer;
+    std::vector<float> logits(100);
+    for (int step = 0; step < 40; ++step) {
+      for (std::size_t i = 0; i < logits.size(); ++i) {
+        logits[i] =
+            static_cast<float>((i * 7919 + static_cast<std::size_t>(step) / 4 * 31) % 101) / 20 -
+            3.0f;
+      }
+      const auto expected = plain_adjustment(params, logits, prompt, answer);
+      const TokenId token = sampler.choose(logits, static_cast<std::uint64_t>(step)).token;
+      EXPECT_NEAR(expected[static_cast<std::size_t>(token)],
+                  *std::max_element(expected.begin(), expected.end()), 1e-5)
+          << "variant " << variant << " step " << step;
+      answer.push_back(token);
+    }
+  }
+}
+
+TEST(SamplerPenalties, ShapeTheDistributionBeforeTheTemperature) {
+  const std::vector<float> logits = {1, 1, -1, 0};
+  SamplingParams params{.temperature = 0.5f, .repetition_penalty = 2, .seed = 5};
+  params.logit_bias = {{3, 0.25f}};
+  const int n = 60000;
+  std::map<TokenId, int> counts;
+  for (int step = 0; step < n; ++step) {
+    Sampler sampler(params, {});
+    sampler.read_prompt(std::vector<TokenId>{1, 2});
+    ++counts[sampler.choose(logits, static_cast<std::uint64_t>(step)).token];
+  }
+  EXPECT_LT(chi_squared(counts, softmax({1, 0.5f, -2, 0.25f}, 0.5), n), 16.3);
+}
+
+TEST(SamplerPenalties, PresenceAndFrequencyDoNotSeeThePrompt) {
+  Sampler sampler({.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}, {});
+  sampler.read_prompt(std::vector<TokenId>{1, 1, 1});
+  EXPECT_EQ(sampler.choose(std::vector<float>{0, 1, 0}, 0).token, 1);
+  EXPECT_EQ(sampler.choose(std::vector<float>{0, 1, 0}, 1).token, 0);
+}
+
+TEST(SamplerPenalties, InfinitiesStayWhatTheyAre) {
+  SamplingParams params{.temperature = 1, .repetition_penalty = 3, .frequency_penalty = 2};
+  params.logit_bias = {{0, 100}, {1, -100}};
+  Sampler sampler(params, {});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(sampler.choose(std::vector<float>{-kInf, kInf, 4}, step).token, 1);
+  }
+}
+
+TEST(SamplerPenalties, TokensOutsideTheVocabularyAreErrors) {
+  Sampler biased({.logit_bias = {{3, 1}}}, {});
+  EXPECT_THROW(biased.choose(std::vector<float>{0, 1, 2}, 0), Error);
+  for (TokenId token : {-1, 3, 2147483647}) {
+    Sampler sampler({.repetition_penalty = 2}, {});
+    sampler.read_prompt(std::vector<TokenId>{token});
+    EXPECT_THROW(sampler.choose(std::vector<float>{0, 1, 2}, 0), Error);
+  }
+}
+
+TEST(SamplerConstraint, OnlyAllowedTokensAreChosenAndAccepted) {
+  std::vector<float> logits(130);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i % 10);
+  for (float temperature : {0.0f, 1.0f}) {
+    const auto constraint = std::make_shared<FixedConstraint>(std::vector<TokenId>{0, 63, 64, 129});
+    Sampler sampler({.temperature = temperature}, std::vector<TokenId>{129}, constraint);
+    std::map<TokenId, int> counts;
+    for (std::uint64_t step = 0; step < 400; ++step) ++counts[sampler.choose(logits, step).token];
+    EXPECT_EQ(constraint->accepted.size(), 400u);
+    EXPECT_EQ(counts[0] + counts[63] + counts[64], 400) << "129 is banned, all others not allowed";
+    EXPECT_EQ(counts[64] == 400, temperature == 0);
+  }
+}
+
+TEST(SamplerConstraint, NothingAllowedIsAnError) {
+  const std::vector<float> logits = {1, 2, -kInf};
+  for (const std::vector<TokenId>& allowed : {std::vector<TokenId>{}, {0}, {2}}) {
+    Sampler sampler({}, std::vector<TokenId>{0}, std::make_shared<FixedConstraint>(allowed));
+    EXPECT_THROW(sampler.choose(logits, 0), Error);
+  }
+}
+
+TEST(SamplerLogprobs, AreTheModelsOwnWhateverIsDoneToTheChoice) {
+  const std::vector<float> logits = {0, 2, 1, 2};
+  SamplingParams params{.temperature = 0.5f, .repetition_penalty = 2, .num_logprobs = 2};
+  params.logit_bias = {{2, -9}};
+  Sampler sampler(params, {}, std::make_shared<FixedConstraint>(std::vector<TokenId>{2}));
+  sampler.read_prompt(std::vector<TokenId>{1});
+  const Choice choice = sampler.choose(logits, 0);
+  const auto p = softmax(logits, 1.0);
+  EXPECT_EQ(choice.token, 2);
+  EXPECT_NEAR(choice.logprob, std::log(p[2]), 1e-6);
+  ASSERT_EQ(choice.top.size(), 2u);
+  EXPECT_EQ(choice.top[0].token, 1);
+  EXPECT_NEAR(choice.top[0].logprob, std::log(p[1]), 1e-6);
+}
+
 TEST(SamplerAllocation, NoneAfterTheFirstCall) {
   std::vector<float> logits(5000);
   for (std::size_t i = 0; i < logits.size(); ++i) {
     logits[i] = static_cast<float>((i * 2654435761u) % 1000) / 100;
   }
-  Sampler sampler({.temperature = 0.8f, .top_k = 50, .top_p = 0.9f, .min_p = 0.01f},
-                  std::vector<TokenId>{7, 8});
+  SamplingParams params{.temperature = 0.8f, .top_k = 50, .top_p = 0.9f, .min_p = 0.01f};
+  params.repetition_penalty = 1.1f;
+  params.frequency_penalty = 0.5f;
+  params.logit_bias = {{4000, 3}, {17, -2}};
+  std::vector<TokenId> allowed(4500);
+  std::iota(allowed.begin(), allowed.end(), 0);
+  const auto constraint = std::make_shared<FixedConstraint>(allowed);
+  constraint->accepted.reserve(64);
+  Sampler sampler(params, std::vector<TokenId>{7, 8}, constraint);
+  sampler.read_prompt(allowed);
   sampler.choose(logits, 0);
   const std::int64_t before = testing::allocation_count();
   for (std::uint64_t step = 1; step < 32; ++step) sampler.choose(logits, step);
