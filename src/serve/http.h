@@ -46,7 +46,6 @@ struct HttpUsage {
   std::int64_t prompt_tokens = -1;
   std::int64_t reused_tokens = -1;
   std::int64_t completion_tokens = -1;
-  double first_token_seconds = -1;  // from the start of the request
 };
 
 // The answer to one request: send(), or begin_stream(), write() any number of times, and end(). Thread-safe, and
@@ -67,8 +66,9 @@ class HttpReply {
   // `callback` is called once, from any thread, when the client goes before the answer was complete; at once where it
   // has gone already; never after that. Must not block. One at most; a later one replaces it.
   virtual void on_close(std::function<void()> callback) = 0;
-  // For the log; to be called before send() or end().
-  virtual void note_usage(const HttpUsage& usage) = 0;
+  // For log and metrics. note_token: a token of a choice was made, now; note_usage: before send() or end().
+  virtual void note_token(int /*choice*/) {}
+  virtual void note_usage(const HttpUsage& /*usage*/) {}
 };
 
 // Called on one of a few worker threads, several at once. Reading the request may take its time; waiting for the
