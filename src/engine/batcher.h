@@ -1,0 +1,75 @@
+// The batch of the scheduler: each step is one forward pass over all choices that generate and some
+// rows of the prompts that are being read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "baltoro/engine.h"
+#include "baltoro/scheduler.h"
+#include "engine/job.h"
+
+namespace baltoro {
+
+// One thread at a time.
+class Batcher {
+ public:
+  Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options);
+
+  bool has_room(const Job& job) const;
+  void admit(std::unique_ptr<Job> job);
+  bool idle() const noexcept { return jobs_.empty(); }
+
+  // Ends what was cancelled or is late and advances the others.
+  void step();
+  // Ends the open choices of a job, of this batch or waiting: gives back their state and counts
+  // them.
+  void end_job(Job& job, EndReason reason, const std::optional<Error>& error = std::nullopt);
+  void end_all(EndReason reason, const std::optional<Error>& error = std::nullopt);
+
+  // The jobs without open choices, which leave the batch.
+  std::vector<std::unique_ptr<Job>> take_finished();
+  // A choice that has ended and whose consumer must be told.
+  struct Ending {
+    const Job* job = nullptr;
+    std::size_t choice = 0;
+  };
+  std::vector<Ending> take_endings() { return std::exchange(endings_, {}); }
+
+  // All but what concerns waiting requests.
+  const SchedulerStats& stats() const noexcept { return stats_; }
+
+ private:
+  // What an item of the pass belongs to.
+  struct Owner {
+    Job* job = nullptr;
+    std::optional<std::size_t> choice;  // absent: the job reads its prompt
+  };
+
+  void end_late();
+  void plan_generating();
+  void plan_reading();
+  // False where the pass failed as a whole; those in it have then ended.
+  bool forward();
+  void collect();
+  void note_read(Job& job, std::int64_t tokens);
+  void start_generating(Job& job);
+  void choose_next(Job& job, std::size_t choice);
+  void end_choice(Job& job, std::size_t choice, EndReason reason,
+                  std::optional<Error> error = std::nullopt);
+
+  std::shared_ptr<Engine> engine_;
+  SchedulerOptions options_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::size_t turn_ = 0;  // of prompts, for the rows of a step
+  std::vector<BatchItem> items_;
+  std::vector<Owner> owners_;  // one an item
+  std::vector<Ending> endings_;
+  SchedulerStats stats_;
+};
+
+}  // namespace baltoro

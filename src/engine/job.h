@@ -1,0 +1,53 @@
+// A request on its way through the scheduler: waiting, reading its prompt, generating.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "baltoro/sampler.h"
+#include "baltoro/scheduler.h"
+#include "baltoro/session.h"
+
+namespace baltoro {
+
+using Clock = std::chrono::steady_clock;
+
+// One choice of a request.
+struct Stream {
+  Sampler sampler;
+  std::optional<Session> session = std::nullopt;  // while it generates
+  std::vector<TokenId> ids = {};  // chosen so far; all but the last are in the session
+  std::optional<Clock::time_point> first_token = std::nullopt;
+  bool ended = false;
+  GenerationEnd end = {};  // where it has ended
+};
+
+struct Job {
+  GenerationRequest request;
+  std::shared_ptr<Ticket> ticket;
+  std::vector<Stream> streams;  // one a choice
+  Clock::time_point submitted;
+
+  std::optional<Clock::time_point> admitted;
+  std::optional<Session> session;  // while the prompt is read
+  std::int64_t read = 0;           // tokens of the prompt that are in the session
+  std::int64_t reused = 0;         // of them, not read for this request
+
+  bool reads() const { return session.has_value(); }
+  int open_choices() const {
+    int count = 0;
+    for (const Stream& stream : streams) count += stream.ended ? 0 : 1;
+    return count;
+  }
+};
+
+// Calls on_end of a choice that has ended. What it throws is logged.
+void tell_end(const Job& job, std::size_t choice);
+
+// Throws Error{kUsage} for a request that could never run on this engine.
+std::unique_ptr<Job> make_job(GenerationRequest request, const EngineInfo& info, int max_choices);
+
+}  // namespace baltoro
