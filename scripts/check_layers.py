@@ -24,7 +24,6 @@ ALLOWED = {
     "measure": ("core", "ops", "model", "engine", "plan", "io", "text", "cpu/backend.h", "cpu/peak.h"),
     "serve": ("core", "engine", "text"),
     "cli": ("core", "io", "text", "engine", "plan", "measure", "train", "serve",
-            "engine/stop_matcher.h",  # for the content of a chat, which is not the generated text
             "model/config.h", "model/loader.h", "model/model_stats.h", "model/quantize.h", "model/synth.h"),
 }
 # Public headers: the plain types of all layers, and those that belong to one layer.

@@ -10,32 +10,9 @@
 #include "baltoro/generate.h"
 #include "baltoro/session.h"
 #include "baltoro/tokenizer.h"
-#include "engine/stop_matcher.h"
+#include "text/answer_stream.h"
 
 namespace baltoro::cli {
-
-// A ChatParser whose content ends before the first stop string. Reasoning and tool calls are not
-// searched. One thread at a time.
-class AnswerStream {
- public:
-  // Throws Error{kUsage} for an empty stop string.
-  AnswerStream(ChatParser parser, std::vector<std::string> stops);
-
-  // As of ChatParser, less what a stop string might still take back.
-  std::vector<ChatDelta> feed(TokenId id);
-  std::vector<ChatDelta> finish(bool stopped);
-  // Whether a stop string was seen: nothing comes after it.
-  bool matched() const { return matcher_.matched(); }
-  // Final after finish().
-  ChatResult result() const;
-
- private:
-  std::vector<ChatDelta> cut(std::vector<ChatDelta> deltas);
-
-  ChatParser parser_;
-  StopMatcher matcher_;
-  std::string content_;
-};
 
 struct Answer {
   ChatResult result;

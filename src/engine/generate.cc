@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/error.h"
-#include "engine/stop_matcher.h"
+#include "text/stop_matcher.h"
 
 namespace baltoro {
 namespace {

@@ -1,66 +1,21 @@
 // parse_conversation: the JSON of a chat request becomes a Conversation, or an error that names the
 // path of the wrong value. What is null counts as missing.
+#include "text/chat_input.h"
+
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "baltoro/chat.h"
 #include "core/error.h"
-#include "text/json_value.h"
+#include "text/json_field.h"
 
 namespace baltoro {
 namespace {
 
 using Kind = JsonValue::Kind;
 
-// A value and its place in the request, such as "messages[2].content"; the value may be missing.
-struct Field {
-  const JsonValue* value;
-  std::string path;
-
-  bool present() const { return value != nullptr && value->kind != Kind::kNull; }
-
-  Field operator[](std::string_view key) const {
-    return {value == nullptr ? nullptr : value->find(key),
-            path.empty() ? std::string(key) : fmt::format("{}.{}", path, key)};
-  }
-
-  std::vector<Field> items() const {
-    std::vector<Field> fields;
-    for (const JsonValue& item : value->items) {
-      fields.push_back({&item, fmt::format("{}[{}]", path, fields.size())});
-    }
-    return fields;
-  }
-
-  [[noreturn]] void refuse(std::string_view expected) const {
-    fail(ErrorCode::kUsage, "{}: expected {}, found {}", path.empty() ? "request" : path, expected,
-         value == nullptr ? "nothing" : kind_name(value->kind));
-  }
-
-  void expect(Kind kind, std::string_view expected) const {
-    if (value == nullptr || value->kind != kind) refuse(expected);
-  }
-
-  std::string required_string() const {
-    expect(Kind::kString, "a string");
-    return value->text;
-  }
-
-  std::optional<std::string> optional_string() const {
-    if (!present()) return std::nullopt;
-    expect(Kind::kString, "a string or null");
-    return value->text;
-  }
-
-  std::optional<bool> optional_bool() const {
-    if (!present()) return std::nullopt;
-    expect(Kind::kBoolean, "a boolean");
-    return value->text == "true";
-  }
-};
-
-std::string parse_part(const Field& part) {
+std::string parse_part(const JsonField& part) {
   if (part.value->kind == Kind::kString) return part.value->text;
   part.expect(Kind::kObject, "a content part {\"type\": \"text\", \"text\": ...}");
   const std::string type = part["type"].required_string();
@@ -69,31 +24,31 @@ std::string parse_part(const Field& part) {
        part.path, type);
 }
 
-std::vector<std::string> parse_content(const Field& content) {
+std::vector<std::string> parse_content(const JsonField& content) {
   if (!content.present()) return {};
   if (content.value->kind == Kind::kString) return {content.value->text};
   content.expect(Kind::kArray, "null, a string or a list of parts");
   std::vector<std::string> parts;
-  for (const Field& part : content.items()) parts.push_back(parse_part(part));
+  for (const JsonField& part : content.items()) parts.push_back(parse_part(part));
   return parts;
 }
 
 // The source text of a list of tool declarations, or nothing where it is missing or empty.
-std::string parse_tools(const Field& tools) {
+std::string parse_tools(const JsonField& tools) {
   if (!tools.present()) return {};
   tools.expect(Kind::kArray, "an array of tool declarations");
-  for (const Field& tool : tools.items()) tool.expect(Kind::kObject, "a tool declaration");
+  for (const JsonField& tool : tools.items()) tool.expect(Kind::kObject, "a tool declaration");
   return tools.value->items.empty() ? std::string() : std::string(tools.value->source);
 }
 
-ToolCall parse_tool_call(const Field& field) {
+ToolCall parse_tool_call(const JsonField& field) {
   field.expect(Kind::kObject, "a tool call");
-  const Field function = field["function"].present() ? field["function"] : field;
+  const JsonField function = field["function"].present() ? field["function"] : field;
   function.expect(Kind::kObject, "an object {\"name\", \"arguments\"}");
   ToolCall call;
   call.id = field["id"].optional_string().value_or("");
   call.name = function["name"].required_string();
-  const Field arguments = function["arguments"];
+  const JsonField arguments = function["arguments"];
   if (!arguments.present()) return call;
   if (arguments.value->kind == Kind::kString) {
     call.arguments = arguments.value->text;
@@ -105,17 +60,17 @@ ToolCall parse_tool_call(const Field& field) {
   return call;
 }
 
-std::vector<ToolCall> parse_tool_calls(const Field& calls) {
+std::vector<ToolCall> parse_tool_calls(const JsonField& calls) {
   if (!calls.present()) return {};
   calls.expect(Kind::kArray, "an array of tool calls");
   std::vector<ToolCall> parsed;
-  for (const Field& call : calls.items()) parsed.push_back(parse_tool_call(call));
+  for (const JsonField& call : calls.items()) parsed.push_back(parse_tool_call(call));
   return parsed;
 }
 
 // A field that only one role may have: elsewhere it would be dropped without a word.
-void refuse_outside(const Field& message, std::string_view key, bool allowed) {
-  const Field field = message[key];
+void refuse_outside(const JsonField& message, std::string_view key, bool allowed) {
+  const JsonField field = message[key];
   if (allowed || !field.present()) return;
   const bool empty = field.value->kind == Kind::kArray && field.value->items.empty();
   if (empty) return;
@@ -123,7 +78,7 @@ void refuse_outside(const Field& message, std::string_view key, bool allowed) {
        message["role"].value->text);
 }
 
-Message parse_message(const Field& field) {
+Message parse_message(const JsonField& field) {
   field.expect(Kind::kObject, "a message");
   Message message;
   message.role = field["role"].required_string();
@@ -146,10 +101,10 @@ Message parse_message(const Field& field) {
   return message;
 }
 
-ToolChoice parse_tool_choice(const Field& choice) {
+ToolChoice parse_tool_choice(const JsonField& choice) {
   if (!choice.present()) return {};
   if (choice.value->kind == Kind::kObject) {
-    const Field function = choice["function"].present() ? choice["function"] : choice;
+    const JsonField function = choice["function"].present() ? choice["function"] : choice;
     return {ToolChoice::Kind::kNamed, function["name"].required_string()};
   }
   choice.expect(Kind::kString, "\"auto\", \"none\", \"required\" or the name of a function");
@@ -163,13 +118,13 @@ ToolChoice parse_tool_choice(const Field& choice) {
        choice.path, word);
 }
 
-ResponseFormat parse_response_format(const Field& format) {
+ResponseFormat parse_response_format(const JsonField& format) {
   if (!format.present()) return {};
   format.expect(Kind::kObject, "an object {\"type\"}");
   const std::string type = format["type"].required_string();
   if (type == "json_object") return {ResponseFormat::Kind::kJsonObject, {}};
   if (type != "json_schema") return {};
-  Field schema = format["json_schema"];
+  JsonField schema = format["json_schema"];
   schema.expect(Kind::kObject, "an object with the schema");
   if (schema["schema"].present()) {
     schema = schema["schema"];
@@ -183,16 +138,19 @@ ResponseFormat parse_response_format(const Field& format) {
 
 Conversation parse_conversation(std::string_view json) {
   const JsonValue root = parse_json(json, "request");
-  const Field request{&root, ""};
+  return parse_conversation(JsonField{&root, ""});
+}
+
+Conversation parse_conversation(const JsonField& request) {
   request.expect(Kind::kObject, "an object");
   Conversation conversation;
   request["messages"].expect(Kind::kArray, "an array of messages");
-  for (const Field& message : request["messages"].items()) {
+  for (const JsonField& message : request["messages"].items()) {
     conversation.messages.push_back(parse_message(message));
   }
   conversation.tools = parse_tools(request["tools"]);
   conversation.thinking = request["thinking"].optional_bool();
-  const Field effort = request["thinking_effort"];
+  const JsonField effort = request["thinking_effort"];
   if (effort.value != nullptr) conversation.thinking_effort = effort.optional_string();
   conversation.tool_choice = parse_tool_choice(request["tool_choice"]);
   conversation.response_format = parse_response_format(request["response_format"]);
