@@ -14,7 +14,7 @@ if [[ ! -d $sysroot/usr ]]; then
     -o Dir::Cache="$apt" -o APT::Sandbox::User=)
   apt-get "${options[@]}" update
   (cd "$apt/packages" && apt-get "${options[@]}" download nlohmann-json3-dev libcli11-dev libfmt-dev libfmt9 libspdlog-dev \
-    libspdlog1.10 libpcre2-dev libgtest-dev libgmock-dev libicu-dev)
+    libspdlog1.10 libpcre2-dev libboost1.74-dev libgtest-dev libgmock-dev libicu-dev)
   for package in "$apt"/packages/*.deb; do dpkg-deb --extract "$package" "$sysroot"; done
 fi
 

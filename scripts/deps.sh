@@ -5,7 +5,7 @@
 #   scripts/deps.sh test   build and run the tests and the checks
 #   scripts/deps.sh ci     the above, and the fuzz targets
 #   scripts/deps.sh cross  build and test for 64-bit ARM
-#   scripts/deps.sh web    build the program with its HTTP server and test the page
+#   scripts/deps.sh web    test the chat page in a browser
 set -euo pipefail
 
 usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -13,7 +13,7 @@ usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # The C++ compiler, the build tools and the libraries of the program itself.
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev
-  libpcre2-dev)
+  libpcre2-dev libboost-dev)
 # NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
 test_packages=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git)
 case "${1:-run}" in
@@ -21,7 +21,7 @@ case "${1:-run}" in
   test) packages+=("${test_packages[@]}") ;;
   ci) packages+=("${test_packages[@]}" clang libclang-rt-dev) ;;
   cross) packages+=("${test_packages[@]}" g++-aarch64-linux-gnu qemu-user) ;;
-  web) packages+=(libcpp-httplib-dev prometheus-cpp-dev chromium) ;;
+  web) packages+=("${test_packages[@]}" chromium) ;;
   *) usage ;;
 esac
 

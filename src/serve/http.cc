@@ -8,12 +8,12 @@ namespace {
 // Of ASCII letters alone, whatever the locale.
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool same_name(std::string_view a, std::string_view b) {
+}  // namespace
+
+bool HttpHeaders::same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });
 }
-
-}  // namespace
 
 void HttpHeaders::add(std::string name, std::string value) {
   fields_.emplace_back(std::move(name), std::move(value));

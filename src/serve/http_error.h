@@ -1,4 +1,5 @@
-// Errors as clients of the OpenAI interface expect them: {"error": {"message", "type", "param", "code"}}.
+// Errors as clients of the OpenAI interface expect them: {"error": {"message", "type", "param",
+// "code"}}.
 #pragma once
 
 #include <string>
@@ -10,9 +11,9 @@ namespace baltoro::serve {
 
 struct HttpError {
   int status = 500;
-  std::string message;           // what, where, value, limit, remedy
-  std::string param;             // the path of the field, "messages[0].content"; empty is null
-  std::string code;              // a word for programs, "model_not_found"; empty is null
+  std::string message = {};      // what, where, value, limit, remedy
+  std::string param = {};        // the path of the field, "messages[0].content"; empty is null
+  std::string code = {};         // a word for programs, "model_not_found"; empty is null
   int retry_after_seconds = -1;  // the header Retry-After; -1 is none
 };
 
