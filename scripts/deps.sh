@@ -11,9 +11,9 @@ set -euo pipefail
 usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [[ $# -le 1 ]] || usage
 
-# The C++ compiler, the build tools and the libraries of the program itself.
+# The C++ compiler, the build tools and the libraries of the program itself; then what its chat page holds.
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev
-  libpcre2-dev libboost-dev)
+  libpcre2-dev libboost-dev node-marked libjs-katex fonts-katex node-highlight.js)
 # NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
 test_packages=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git)
 case "${1:-run}" in

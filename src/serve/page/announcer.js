@@ -1,0 +1,28 @@
+// What a screen reader is told: short notices, and of a growing answer each paragraph once it is complete, not each
+// token.
+import {byId} from './dom.js';
+
+// Text that is set twice in a row would not be read twice.
+let waiting = [];
+let timer = 0;
+
+export function announce(text) {
+  if (text.trim() === '') return;
+  waiting.push(text);
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    byId('announcer').textContent = waiting.join('\n');
+    waiting = [];
+  }, 150);
+}
+
+// Follows the paragraphs of one answer.
+export class AnswerAnnouncer {
+  #told = 0;
+
+  // `texts`: the paragraphs so far, the last one perhaps incomplete.
+  update(texts, complete) {
+    const ready = complete ? texts.length : texts.length - 1;
+    for (; this.#told < ready; this.#told++) announce(texts[this.#told]);
+  }
+}

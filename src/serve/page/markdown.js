@@ -1,0 +1,134 @@
+// Markdown to elements. The parser (marked) yields tokens, and each kind of token that is known here becomes an
+// element of ours: no HTML of the text is ever parsed, so nothing in it can act.
+import {marked} from './lib/marked.js';
+import {codeBlock} from './code_block.js';
+import {el} from './dom.js';
+import {decodeEntities} from './entities.js';
+import {kMathExtensions, mathElement} from './maths.js';
+
+marked.use({
+  gfm: true,
+  breaks: true,
+  mangle: false,
+  extensions: kMathExtensions,
+  // HTML is text.
+  tokenizer: {html: () => undefined, tag: () => undefined},
+});
+
+export function parseMarkdown(text) {
+  return marked.lexer(text).filter((token) => token.type !== 'space' && token.type !== 'def');
+}
+
+const kSafeLink = /^(https?:\/\/|mailto:)/i;
+
+// The address of a link that may be followed, or null.
+export function safeHref(href) {
+  const address = decodeEntities(href).replace(/[\u0000-\u0020]/g, '');
+  return kSafeLink.test(address) && URL.canParse(address) ? address : null;
+}
+
+function link(href, children) {
+  const address = safeHref(href);
+  if (address === null) return el('span.dead-link', {title: 'This kind of link is not followed'}, ...children);
+  return el('a', {href: address, target: '_blank', rel: 'noopener noreferrer'}, ...children);
+}
+
+// marked leaves `raw` as it was written, and escapes `text`.
+function unescaped(text) {
+  return text.replace(/&(lt|gt|quot|#39|amp);/g, (_, name) => ({lt: '<', gt: '>', quot: '"', '#39': '\'', amp: '&'})[name]);
+}
+
+const kInline = {
+  text: (t) => t.tokens ? inline(t.tokens) : [decodeEntities(t.raw)],
+  escape: (t) => [t.raw.slice(1)],
+  html: (t) => [t.raw],
+  strong: (t) => [el('strong', {}, ...inline(t.tokens))],
+  em: (t) => [el('em', {}, ...inline(t.tokens))],
+  del: (t) => [el('del', {}, ...inline(t.tokens))],
+  codespan: (t) => [el('code', {}, unescaped(t.text))],
+  br: () => [el('br')],
+  link: (t) => [link(t.href, inline(t.tokens))],
+  // Loading a picture would tell its host who reads this.
+  image: (t) => [link(t.href, [`image: ${decodeEntities(unescaped(t.text)) || t.href}`])],
+  maths: (t) => [mathElement(t.tex, t.display)],
+};
+
+function inline(tokens = []) {
+  return tokens.flatMap((token) => kInline[token.type]?.(token) ?? [token.raw]);
+}
+
+function cell(tag, align, tokens) {
+  return el(align ? `${tag}.align-${align}` : tag, tag === 'th' ? {scope: 'col'} : {}, ...inline(tokens));
+}
+
+function table(t) {
+  const head = el('tr', {}, ...t.header.map((h, i) => cell('th', t.align[i], h.tokens)));
+  const body = t.rows.map((row) => el('tr', {}, ...row.map((c, i) => cell('td', t.align[i], c.tokens))));
+  return el('div.table-scroll', {tabindex: '0', role: 'group', 'aria-label': 'Table'},
+      el('table', {}, el('thead', {}, head), el('tbody', {}, ...body)));
+}
+
+function listItem(item) {
+  const box = item.task ? el('input', {type: 'checkbox', disabled: true, checked: item.checked,
+    'aria-label': item.checked ? 'done' : 'to do'}) : null;
+  return el(item.task ? 'li.task' : 'li', {}, box, ...item.tokens.flatMap(block));
+}
+
+function list(t) {
+  return el(t.ordered ? 'ol' : 'ul', t.ordered && t.start !== 1 ? {start: t.start} : {}, ...t.items.map(listItem));
+}
+
+const kBlock = {
+  // The page's own headings stand above those of an answer.
+  heading: (t) => [el(`h${Math.min(6, t.depth + 2)}.level-${t.depth}`, {}, ...inline(t.tokens))],
+  paragraph: (t) => [el('p', {}, ...inline(t.tokens))],
+  text: (t) => t.tokens ? inline(t.tokens) : [decodeEntities(t.raw)],
+  code: (t) => [codeBlock(t.text, (t.lang ?? '').trim().split(/[\s{,:]/)[0])],
+  blockquote: (t) => [el('blockquote', {}, ...t.tokens.flatMap(block))],
+  list: (t) => [list(t)],
+  table: (t) => [table(t)],
+  hr: () => [el('hr')],
+  maths: (t) => [mathElement(t.tex, true)],
+  space: () => [],
+  def: () => [],
+};
+
+function block(token) {
+  return kBlock[token.type]?.(token) ?? [el('p', {}, token.raw)];
+}
+
+function spoken(node) {
+  if (node.nodeType === Node.TEXT_NODE) return node.data;
+  return node.dataset?.spoken ?? Array.from(node.childNodes, spoken).join('');
+}
+
+// An element that follows a growing text. Blocks that have not changed stay as they are, so selection, scroll
+// positions and highlighting outlive the stream.
+export class MarkdownView {
+  #root;
+  #text = null;
+  #blocks = [];  // {raw, nodes}
+
+  constructor(root) {
+    this.#root = root;
+  }
+
+  update(text) {
+    if (text === this.#text) return;
+    this.#text = text;
+    const tokens = parseMarkdown(text);
+    let same = 0;
+    while (same < tokens.length && same < this.#blocks.length && tokens[same].raw === this.#blocks[same].raw) same++;
+    for (const {nodes} of this.#blocks.splice(same)) nodes.forEach((node) => node.remove());
+    for (const token of tokens.slice(same)) {
+      const nodes = token.type === 'text' ? [el('p', {}, ...block(token))] : block(token);
+      this.#root.append(...nodes);
+      this.#blocks.push({raw: token.raw, nodes});
+    }
+  }
+
+  // What each block says, for a reader who listens.
+  texts() {
+    return this.#blocks.map(({nodes}) => nodes.map(spoken).join(' '));
+  }
+}
