@@ -77,6 +77,7 @@ struct EngineInfo {
   std::int64_t state_bytes = 0;            // one KDA and conv state
   // Of configuration, tensors and activation type; guards saved sessions.
   std::uint64_t fingerprint = 0;
+  std::int64_t max_batch_rows = 0;  // of one pass
   GenerationDefaults generation;
   MemoryPlan memory;
 };
@@ -86,11 +87,13 @@ struct BatchItem {
   Session* session = nullptr;  // each session at most once in a batch
   std::span<const TokenId> tokens;
   Origin origin = Origin::kPrompt;
-  // Not null: receives the logits of every token, [tokens, vocab_size]. The last row is always in
-  // session->logits().
+  // Not null: receives the logits of every token, [tokens, vocab_size].
   std::vector<float>* all_logits = nullptr;
-  // Set where this item alone failed (a non-finite row); its session then refuses further use.
-  // Neighbours are unaffected.
+  // Whether session->logits() are to be those of the last token; if not, it has none afterwards.
+  bool last_logits = true;
+  // Set where this item alone failed; neighbours are unaffected. After kNonFinite, a row that is not
+  // finite, its session refuses further use; after kOutOfMemory, no memory for its state, the
+  // session is as it was.
   std::optional<Error> error = std::nullopt;
 };
 
@@ -125,6 +128,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   explicit Engine(std::unique_ptr<Impl> impl);
   friend class Session;
+  friend struct SessionAccess;
   friend class Snapshot;
   std::unique_ptr<Impl> impl_;
 };

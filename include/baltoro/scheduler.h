@@ -12,12 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "baltoro/constraint.h"
 #include "baltoro/engine.h"
 #include "baltoro/generate.h"
 #include "baltoro/sampler.h"
 #include "baltoro/types.h"
 
 namespace baltoro {
+
+struct CachedState;
 
 // What a prompt may continue from instead of being read from its first token.
 enum class PrefixReuse : std::uint8_t {
@@ -72,6 +75,8 @@ struct GenerationRequest {
   std::int64_t max_tokens = 256;  // of each choice, at least 1
   std::vector<TokenId> stop_ids;
   std::vector<TokenId> banned;  // never chosen
+  // One for each choice, or none at all. What one throws fails its choice.
+  std::vector<std::shared_ptr<TokenConstraint>> constraints;
   // Whom the request counts for: waiting requests take turns by client, those of one client come in
   // their order.
   std::string client;
@@ -93,7 +98,9 @@ class Ticket {
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
+  friend class Reuse;
   std::atomic<bool> cancelled_ = false;
+  std::vector<std::weak_ptr<CachedState>> answers_;  // of the scheduler's thread
 };
 
 enum class Refusal : std::uint8_t { kNone, kQueueFull, kClientLimit, kDraining };
@@ -152,6 +159,9 @@ class Scheduler {
   // Accepts nothing any more and waits until all accepted requests have ended. False where the time
   // ran out; they go on.
   bool drain(std::chrono::milliseconds timeout);
+
+  // The largest max_tokens that submit() takes beside such a prompt; 0 where it takes none.
+  std::int64_t most_tokens(std::int64_t prompt_tokens, int num_choices = 1) const;
 
   SchedulerStats stats() const;
   const Engine& engine() const noexcept;

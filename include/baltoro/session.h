@@ -41,7 +41,8 @@ class Session {
   // Advances by one token that the model generated.
   void decode(TokenId token);
 
-  // f32 logits [vocab_size] after the last token. Throws Error{kUsage} on an empty session.
+  // f32 logits [vocab_size] after the last token. Throws Error{kUsage} where there are none: on an
+  // empty session, or behind tokens that were read without (BatchItem::last_logits).
   std::span<const float> logits() const;
 
   std::int64_t position() const noexcept;  // tokens so far
@@ -66,6 +67,7 @@ class Session {
 
  private:
   friend class Engine;
+  friend struct SessionAccess;
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "engine/prompt_rows.h"
+#include "engine/session_impl.h"
 #include "ops/batch.h"
 
 namespace baltoro {
@@ -52,21 +53,28 @@ void count_end(EndReason reason, SchedulerStats& stats) {
 }  // namespace
 
 Batcher::Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options)
-    : engine_(std::move(engine)), options_(options) {}
+    : engine_(std::move(engine)),
+      options_(options),
+      reuse_(engine_, options.reuse, *options.prefix_bytes) {}
 
 bool Batcher::has_room(const Job& job) const {
-  return stats_.running + job.open_choices() <= options_.max_running;
+  return stats_.running + job.open_choices() <= options_.max_running &&
+         reserved_bytes_ + job.most_bytes <= *options_.state_bytes;
 }
 
-void Batcher::admit(std::unique_ptr<Job> job) {
-  job->admitted = Clock::now();
-  stats_.running += job->open_choices();
-  jobs_.push_back(std::move(job));
+void Batcher::admit(std::unique_ptr<Job> given) {
+  given->admitted = Clock::now();
+  stats_.running += given->open_choices();
+  reserved_bytes_ += given->most_bytes;
+  jobs_.push_back(std::move(given));
+  Job& job = *jobs_.back();
   try {
-    jobs_.back()->session.emplace(engine_->new_session());
+    reuse_.begin(job);
   } catch (const Error& error) {
-    end_job(*jobs_.back(), EndReason::kFailed, error);
+    end_job(job, EndReason::kFailed, error);
   }
+  // After the state that it goes on from was taken.
+  reuse_.shrink_to(*options_.state_bytes - reserved_bytes_);
 }
 
 void Batcher::step() {
@@ -87,15 +95,19 @@ void Batcher::end_choice(Job& job, std::size_t choice, EndReason reason,
   const Clock::time_point now = Clock::now();
   GenerationEnd end{.reason = reason, .error = std::move(error)};
   end.prompt_tokens = static_cast<std::int64_t>(job.request.prompt.size());
-  end.reused_tokens = job.reused;
+  end.reused_tokens = job.reading.begin;
   end.generated_tokens = static_cast<std::int64_t>(stream.ids.size());
   end.queued = job.admitted.value_or(now) - job.submitted;
   if (stream.first_token) end.to_first_token = *stream.first_token - job.submitted;
   end.total = now - job.submitted;
   stream.end = std::move(end);
   stream.ended = true;
+  if (reason != EndReason::kFailed) reuse_.keep_answer(job, choice);
   stream.session.reset();
-  if (job.open_choices() == 0) job.session.reset();
+  if (job.open_choices() == 0) {
+    reuse_.end_reading(job);
+    job.session.reset();
+  }
   count_end(reason, stats_);
   endings_.push_back({&job, choice});
 }
@@ -138,12 +150,19 @@ void Batcher::plan_reading() {
   std::vector<PromptPart> parts;
   for (auto& job : jobs_) {
     if (!job->reads()) continue;
+    if (job->pending) {
+      items_.push_back({.session = &*job->session,
+                        .tokens = std::span(&*job->pending, 1),
+                        .origin = Origin::kGenerated});
+      owners_.push_back({job.get(), std::nullopt});
+      continue;
+    }
     readers.push_back(job.get());
-    parts.push_back({job->session->position(),
-                     static_cast<std::int64_t>(job->request.prompt.size()) - job->read});
+    const std::int64_t stop = job->stops.empty() ? job->reading.length : job->stops.front();
+    parts.push_back({job->session->position(), stop - job->read});
   }
   if (readers.empty()) return;
-  const std::vector<std::int64_t> rows = share_rows(parts, options_.prompt_rows, turn_++);
+  const std::vector<std::int64_t> rows = share_rows(parts, prompt_rows(), turn_++);
   for (std::size_t i = 0; i < readers.size(); ++i) {
     if (rows[i] == 0) continue;
     Job& job = *readers[i];
@@ -151,9 +170,17 @@ void Batcher::plan_reading() {
                       .tokens = std::span(job.request.prompt)
                                     .subspan(static_cast<std::size_t>(job.read),
                                              static_cast<std::size_t>(rows[i])),
-                      .origin = Origin::kPrompt});
+                      .origin = Origin::kPrompt,
+                      .last_logits = job.read + rows[i] == job.reading.length});
     owners_.push_back({&job, std::nullopt});
   }
+}
+
+// What makes one pass of the step where that is possible.
+std::int64_t Batcher::prompt_rows() const {
+  const std::int64_t left =
+      engine_->info().max_batch_rows - static_cast<std::int64_t>(items_.size());
+  return std::clamp(left / kBlockTokens * kBlockTokens, kBlockTokens, options_.prompt_rows);
 }
 
 bool Batcher::forward() {
@@ -173,30 +200,42 @@ bool Batcher::forward() {
 }
 
 void Batcher::collect() {
+  bool gave_up_states = false;
   for (std::size_t i = 0; i < items_.size(); ++i) {
-    Job& job = *owners_[i].job;
-    const std::optional<std::size_t> choice = owners_[i].choice;
+    const Owner& owner = owners_[i];
     const std::optional<Error>& error = items_[i].error;
-    if (choice && error) {
-      end_choice(job, *choice, EndReason::kFailed, error);
-    } else if (choice) {
-      choose_next(job, *choice);
+    if (error && error->code() == ErrorCode::kOutOfMemory &&
+        (gave_up_states || reuse_.bytes() > 0)) {
+      // The sequence is as it was: it takes part in the next step, with what this frees.
+      reuse_.shrink_to(0);
+      gave_up_states = true;
+    } else if (error && owner.choice) {
+      end_choice(*owner.job, *owner.choice, EndReason::kFailed, error);
     } else if (error) {
-      end_job(job, EndReason::kFailed, error);
+      end_job(*owner.job, EndReason::kFailed, error);
+    } else if (owner.choice) {
+      choose_next(*owner.job, *owner.choice);
     } else {
-      note_read(job, static_cast<std::int64_t>(items_[i].tokens.size()));
+      note_read(*owner.job, items_[i]);
     }
   }
 }
 
-void Batcher::note_read(Job& job, std::int64_t tokens) {
-  job.read += tokens;
-  stats_.prompt_tokens += static_cast<std::uint64_t>(tokens);
-  if (job.read == static_cast<std::int64_t>(job.request.prompt.size())) start_generating(job);
+void Batcher::note_read(Job& job, const BatchItem& item) {
+  if (item.origin == Origin::kGenerated) {
+    job.pending.reset();
+  } else {
+    job.read += static_cast<std::int64_t>(item.tokens.size());
+    stats_.prompt_tokens += item.tokens.size();
+    reuse_.note_read(job);
+  }
+  if (job.read == job.reading.length) start_generating(job);
 }
 
 void Batcher::start_generating(Job& job) {
   const std::size_t count = job.streams.size();
+  reuse_.end_reading(job);
+  SessionAccess::close_prompt(*job.session);
   for (std::size_t i = 1; i < count; ++i) {
     try {
       job.streams[i].session.emplace(job.session->fork());
@@ -218,8 +257,9 @@ void Batcher::choose_next(Job& job, std::size_t choice) {
     token.choice = stream.sampler.choose(stream.session->logits(),
                                          static_cast<std::uint64_t>(stream.session->position()));
   } catch (const Error& error) {
-    end_choice(job, choice, EndReason::kFailed, error);
-    return;
+    return end_choice(job, choice, EndReason::kFailed, error);
+  } catch (const std::exception& failure) {
+    return end_choice(job, choice, EndReason::kFailed, Error(ErrorCode::kInternal, failure.what()));
   }
   const TokenId id = token.choice.token;
   token.index = static_cast<std::int64_t>(stream.ids.size());
@@ -246,6 +286,7 @@ std::vector<std::unique_ptr<Job>> Batcher::take_finished() {
   stats_.running = 0;
   for (auto& job : jobs_) {
     if (job->open_choices() == 0) {
+      reserved_bytes_ -= job->most_bytes;
       ended.push_back(std::move(job));
     } else {
       stats_.running += job->open_choices();
@@ -253,6 +294,12 @@ std::vector<std::unique_ptr<Job>> Batcher::take_finished() {
   }
   std::erase(jobs_, nullptr);
   return ended;
+}
+
+SchedulerStats Batcher::stats() const {
+  SchedulerStats stats = stats_;
+  reuse_.report(stats);
+  return stats;
 }
 
 }  // namespace baltoro

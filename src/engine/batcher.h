@@ -6,21 +6,26 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "baltoro/engine.h"
 #include "baltoro/scheduler.h"
 #include "engine/job.h"
+#include "engine/reuse.h"
 
 namespace baltoro {
 
 // One thread at a time.
 class Batcher {
  public:
+  // `options` with all of its limits set.
   Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options);
 
   bool has_room(const Job& job) const;
+  // Whether the job should wait for what another one is reading.
+  bool should_wait(Job& job) const { return reuse_.should_wait(job, jobs_); }
   void admit(std::unique_ptr<Job> job);
   bool idle() const noexcept { return jobs_.empty(); }
 
@@ -30,6 +35,10 @@ class Batcher {
   // them.
   void end_job(Job& job, EndReason reason, const std::optional<Error>& error = std::nullopt);
   void end_all(EndReason reason, const std::optional<Error>& error = std::nullopt);
+
+  void remember(const Ticket& ticket, std::size_t choice, std::span<const TokenId> as_rendered) {
+    reuse_.remember(ticket, choice, as_rendered);
+  }
 
   // The jobs without open choices, which leave the batch.
   std::vector<std::unique_ptr<Job>> take_finished();
@@ -41,7 +50,7 @@ class Batcher {
   std::vector<Ending> take_endings() { return std::exchange(endings_, {}); }
 
   // All but what concerns waiting requests.
-  const SchedulerStats& stats() const noexcept { return stats_; }
+  SchedulerStats stats() const;
 
  private:
   // What an item of the pass belongs to.
@@ -53,10 +62,11 @@ class Batcher {
   void end_late();
   void plan_generating();
   void plan_reading();
+  std::int64_t prompt_rows() const;
   // False where the pass failed as a whole; those in it have then ended.
   bool forward();
   void collect();
-  void note_read(Job& job, std::int64_t tokens);
+  void note_read(Job& job, const BatchItem& item);
   void start_generating(Job& job);
   void choose_next(Job& job, std::size_t choice);
   void end_choice(Job& job, std::size_t choice, EndReason reason,
@@ -64,6 +74,8 @@ class Batcher {
 
   std::shared_ptr<Engine> engine_;
   SchedulerOptions options_;
+  Reuse reuse_;
+  std::uint64_t reserved_bytes_ = 0;  // the most that the jobs come to
   std::vector<std::unique_ptr<Job>> jobs_;
   std::size_t turn_ = 0;  // of prompts, for the rows of a step
   std::vector<BatchItem> items_;

@@ -124,6 +124,7 @@ Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
       workspace(*backend, model.config(), max_rows),
       info(describe(model, *backend, state)) {
   info.memory = loaded.plan;
+  info.max_batch_rows = max_rows;
 }
 
 std::uint64_t Engine::Impl::planned_state_bytes(const SequenceState& state) {

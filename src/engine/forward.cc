@@ -65,10 +65,15 @@ void Engine::Impl::start(std::span<BatchItem> items) {
     if (item.tokens.empty()) continue;
     Timeline& timeline = *item.session->impl_->timeline;
     const std::int64_t new_begin = timeline.position();
-    progress_.push_back({&item, &timeline, new_begin, new_begin, new_begin});
-    const Feed feed = timeline.append(item.tokens, item.origin);
-    progress_.back().next = feed.begin;
-    progress_.back().end = feed.end;
+    try {
+      const Feed feed = timeline.append(item.tokens, item.origin);
+      progress_.push_back({&item, &timeline, feed.begin, feed.end, new_begin});
+    } catch (const std::bad_alloc&) {
+      item.error = Error(ErrorCode::kOutOfMemory, "out of memory for the state of a sequence");
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kOutOfMemory) throw;
+      item.error = error;
+    }
   }
 }
 
@@ -81,7 +86,6 @@ bool Engine::Impl::plan_pass() {
     const std::int64_t rows = rows_to_take(p, workspace.max_rows - used);
     if (rows == 0) continue;
     Timeline& t = *p.timeline;
-    t.own_pages(p.next, p.next + rows);
     const bool is_prompt = p.item->origin == Origin::kPrompt;
     sequences_.push_back({.first_row = used,
                           .num_rows = rows,
@@ -121,6 +125,8 @@ void Engine::Impl::run_pass() {
     if (!check_finite(p, rows, {})) continue;
     if (p.item->all_logits != nullptr && !collect_all_logits(p, rows, normed)) continue;
     if (p.next < p.end) continue;
+    p.timeline->logits.clear();
+    if (!p.item->last_logits) continue;
     last_rows_.push_back(static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1));
     finished_.push_back(i);
   }

@@ -10,6 +10,8 @@
 #include "baltoro/sampler.h"
 #include "baltoro/scheduler.h"
 #include "baltoro/session.h"
+#include "engine/prefix_cache.h"
+#include "engine/prompt_rows.h"
 
 namespace baltoro {
 
@@ -32,9 +34,20 @@ struct Job {
   Clock::time_point submitted;
 
   std::optional<Clock::time_point> admitted;
-  std::optional<Session> session;  // while the prompt is read
+  // While the prompt is read.
+  std::optional<Session> session;
+  std::optional<TokenId> pending;  // first to be computed, as a generated token
+  Reading reading;                 // `begin`: tokens of the prompt that were in the session before
   std::int64_t read = 0;           // tokens of the prompt that are in the session
-  std::int64_t reused = 0;         // of them, not read for this request
+  StateKind kind = StateKind::kRead;
+  std::vector<std::int64_t> stops;  // counts of tokens read at which the state is kept, ascending
+  PrefixNode* held = nullptr;
+
+  // While it waits for another's reading.
+  std::shared_ptr<Ticket> waits_for;
+  std::int64_t waits_until = 0;
+
+  std::uint64_t most_bytes = 0;  // of states and pages
 
   bool reads() const { return session.has_value(); }
   int open_choices() const {
@@ -47,7 +60,9 @@ struct Job {
 // Calls on_end of a choice that has ended. What it throws is logged.
 void tell_end(const Job& job, std::size_t choice);
 
-// Throws Error{kUsage} for a request that could never run on this engine.
-std::unique_ptr<Job> make_job(GenerationRequest request, const EngineInfo& info, int max_choices);
+// Throws Error{kUsage} for a request that could never run on this engine, Error{kDoesNotFit} for one
+// that takes more than `state_bytes`.
+std::unique_ptr<Job> make_job(GenerationRequest request, const EngineInfo& info, int max_choices,
+                              std::uint64_t state_bytes);
 
 }  // namespace baltoro

@@ -18,7 +18,7 @@ void RequestQueue::forget(const std::string& client) {
   turns_.erase(std::ranges::find(turns_, client));
 }
 
-std::unique_ptr<Job> RequestQueue::take(const std::function<Verdict(const Job&)>& ask) {
+std::unique_ptr<Job> RequestQueue::take(const std::function<Verdict(Job&)>& ask) {
   for (std::size_t turn = 0; turn < turns_.size(); ++turn) {
     const std::string client = turns_[turn];
     auto& jobs = waiting_.at(client);

@@ -24,7 +24,7 @@ class RequestQueue {
 
   void push(std::unique_ptr<Job> job);
   // Asks about the first request of each client in turn; null where none is taken.
-  std::unique_ptr<Job> take(const std::function<Verdict(const Job&)>& ask);
+  std::unique_ptr<Job> take(const std::function<Verdict(Job&)>& ask);
   // Takes out all for which `condition` holds.
   std::vector<std::unique_ptr<Job>> take_all(const std::function<bool(const Job&)>& condition);
 

@@ -13,6 +13,7 @@
 #include "engine/batcher.h"
 #include "engine/job.h"
 #include "engine/request_queue.h"
+#include "engine/state_budget.h"
 #include "ops/batch.h"
 
 namespace baltoro {
@@ -34,12 +35,27 @@ void check(const SchedulerOptions& options) {
   }
 }
 
+SchedulerOptions with_limits(SchedulerOptions options, const EngineInfo& info) {
+  if (!options.state_bytes) options.state_bytes = default_state_bytes(info);
+  const std::uint64_t prefix =
+      options.prefix_bytes.value_or(default_prefix_bytes(info, *options.state_bytes));
+  options.prefix_bytes = std::min(prefix, *options.state_bytes);
+  return options;
+}
+
+// remember(), on its way to the thread.
+struct Remembered {
+  std::shared_ptr<Ticket> ticket;
+  std::size_t choice = 0;
+  std::vector<TokenId> as_rendered;
+};
+
 }  // namespace
 
 struct Scheduler::Impl {
   Impl(std::shared_ptr<Engine> shared_engine, const SchedulerOptions& given)
       : engine(std::move(shared_engine)),
-        options(given),
+        options(with_limits(given, engine->info())),
         batcher(engine, options),
         thread([this] { run(); }) {}
   ~Impl() {
@@ -54,6 +70,7 @@ struct Scheduler::Impl {
   void run();
   // Waits for work. False: stop.
   bool wait_for_work();
+  void note_remembered();
   void end_waiting(std::vector<std::unique_ptr<Job>>& finished);
   void admit();
   void step();
@@ -72,6 +89,7 @@ struct Scheduler::Impl {
   RequestQueue queue;
   std::map<std::string, int> requests_of_client;  // waiting and running
   std::size_t open_requests = 0;  // whose consumers have not been told that they ended
+  std::vector<Remembered> remembered;
   bool draining = false;
   bool stopping = false;
   SchedulerStats counters;        // `accepted`, `refused`, and the batcher's after its last step
@@ -85,6 +103,7 @@ void Scheduler::Impl::run() {
   while (wait_for_work()) {
     std::vector<std::unique_ptr<Job>> finished;
     end_waiting(finished);
+    note_remembered();
     admit();
     step();
     settle(std::move(finished));
@@ -97,8 +116,18 @@ void Scheduler::Impl::run() {
 
 bool Scheduler::Impl::wait_for_work() {
   std::unique_lock lock(mutex);
-  wake.wait(lock, [&] { return stopping || queue.size() > 0 || !batcher.idle(); });
+  wake.wait(lock,
+            [&] { return stopping || queue.size() > 0 || !remembered.empty() || !batcher.idle(); });
   return !stopping;
+}
+
+void Scheduler::Impl::note_remembered() {
+  std::vector<Remembered> news;
+  {
+    const std::lock_guard lock(mutex);
+    news.swap(remembered);
+  }
+  for (const Remembered& one : news) batcher.remember(*one.ticket, one.choice, one.as_rendered);
 }
 
 void Scheduler::Impl::end_waiting(std::vector<std::unique_ptr<Job>>& finished) {
@@ -117,8 +146,9 @@ void Scheduler::Impl::end_waiting(std::vector<std::unique_ptr<Job>>& finished) {
 }
 
 void Scheduler::Impl::admit() {
-  const auto ask = [&](const Job& job) {
-    return batcher.has_room(job) ? RequestQueue::Verdict::kTake : RequestQueue::Verdict::kWait;
+  const auto ask = [&](Job& job) {
+    if (!batcher.has_room(job)) return RequestQueue::Verdict::kWait;
+    return batcher.should_wait(job) ? RequestQueue::Verdict::kSkip : RequestQueue::Verdict::kTake;
   };
   while (true) {
     std::unique_ptr<Job> job;
@@ -187,8 +217,8 @@ Scheduler::Scheduler(std::shared_ptr<Engine> engine, const SchedulerOptions& opt
 Scheduler::~Scheduler() = default;
 
 Submission Scheduler::submit(GenerationRequest request) {
-  std::unique_ptr<Job> job =
-      make_job(std::move(request), impl_->engine->info(), impl_->options.max_running);
+  std::unique_ptr<Job> job = make_job(std::move(request), impl_->engine->info(),
+                                      impl_->options.max_running, *impl_->options.state_bytes);
   Submission result{.ticket = job->ticket, .refusal = Refusal::kNone, .retry_after = {}};
   {
     const std::lock_guard lock(impl_->mutex);
@@ -210,8 +240,24 @@ Submission Scheduler::submit(GenerationRequest request) {
   return result;
 }
 
-void Scheduler::remember(const std::shared_ptr<Ticket>& /*ticket*/, int /*choice*/,
-                         std::vector<TokenId> /*as_rendered*/) {}
+void Scheduler::remember(const std::shared_ptr<Ticket>& ticket, int choice,
+                         std::vector<TokenId> as_rendered) {
+  if (ticket == nullptr || choice < 0) {
+    fail(ErrorCode::kUsage, "remember: choice {} of {} ticket", choice,
+         ticket == nullptr ? "no" : "a");
+  }
+  if (as_rendered.empty()) return;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->remembered.push_back({ticket, static_cast<std::size_t>(choice), std::move(as_rendered)});
+  }
+  impl_->wake.notify_one();
+}
+
+std::int64_t Scheduler::most_tokens(std::int64_t prompt_tokens, int num_choices) const {
+  return baltoro::most_tokens(impl_->engine->info(), prompt_tokens, num_choices,
+                              *impl_->options.state_bytes);
+}
 
 bool Scheduler::drain(std::chrono::milliseconds timeout) {
   std::unique_lock lock(impl_->mutex);

@@ -59,7 +59,8 @@ std::span<const float> Session::logits() const {
     fail(ErrorCode::kUsage, "the session failed before: {}; start a new one", timeline.failure);
   }
   if (timeline.logits.empty()) {
-    fail(ErrorCode::kUsage, "the session has no tokens yet, so no logits: call prefill first");
+    fail(ErrorCode::kUsage, "the session has {}, so no logits: call prefill first",
+         timeline.tokens.empty() ? "no tokens yet" : "read its last tokens without them");
   }
   return timeline.logits;
 }
@@ -90,6 +91,7 @@ void Session::rewind(const Snapshot& snapshot) {
 }
 
 void Session::save(const std::filesystem::path& file) const {
+  if (position() > 0) static_cast<void>(logits());  // part of the file
   const std::lock_guard lock(engine().impl_->mutex);
   save_timeline(*impl_->timeline, engine().info(), file);
 }
@@ -98,6 +100,26 @@ Session Session::restore(Engine& engine, const std::filesystem::path& file) {
   const std::lock_guard lock(engine.impl_->mutex);
   return Session(std::make_unique<Impl>(engine.shared_from_this(),
                                         restore_timeline(engine.impl_->pool, engine.info(), file)));
+}
+
+void SessionAccess::close_prompt(Session& session) {
+  const std::lock_guard lock(session.impl_->engine->impl_->mutex);
+  session.impl_->timeline->close_prompt();
+}
+
+void SessionAccess::drop_logits(Session& session) {
+  std::vector<float>().swap(session.impl_->timeline->logits);
+}
+
+std::uint64_t SessionAccess::own_bytes(const Session& session) {
+  const Timeline& timeline = *session.impl_->timeline;
+  const std::uint64_t slots = timeline.boundary_slot < 0 ? 1 : 2;
+  return slots * timeline.pool().state().slot_bytes() +
+         timeline.tokens.capacity() * sizeof(TokenId) + timeline.logits.capacity() * sizeof(float);
+}
+
+const std::vector<std::int32_t>& SessionAccess::pages(const Session& session) {
+  return session.impl_->timeline->pages;
 }
 
 Engine& Session::engine() const noexcept { return *impl_->engine; }

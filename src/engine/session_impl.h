@@ -1,7 +1,10 @@
 // The insides of Session and Snapshot: a timeline and the engine that it lives in.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "baltoro/session.h"
 #include "engine/timeline.h"
@@ -25,6 +28,16 @@ struct Snapshot::Impl {
 
   std::shared_ptr<Engine> engine;
   std::unique_ptr<Timeline> timeline;
+};
+
+// What the scheduler sees of a session beyond its interface.
+struct SessionAccess {
+  // The next token will be a generated one: gives back what only a prompt that goes on needs.
+  static void close_prompt(Session& session);
+  static void drop_logits(Session& session);
+  // Bytes of its own: slots, tokens, logits; not the pages, which it may share.
+  static std::uint64_t own_bytes(const Session& session);
+  static const std::vector<std::int32_t>& pages(const Session& session);
 };
 
 // session_file.cc: the timeline's whole content, guarded by the engine's fingerprint and a

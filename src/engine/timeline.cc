@@ -51,26 +51,38 @@ void Timeline::make_boundary_slot() {
 }
 
 Feed Timeline::append(std::span<const TokenId> new_tokens, Origin origin) {
+  const bool is_prompt = origin == Origin::kPrompt;
+  const bool starts_over = is_prompt && needs_boundary();
+  const bool opens = is_prompt && !starts_over && (!prompt_is_open || boundary_slot < 0);
+  const Feed feed{.begin = starts_over ? restart_pos : position(),
+                  .end = position() + static_cast<std::int64_t>(new_tokens.size())};
+  // What may fail for want of memory comes first.
   if (tokens.capacity() - tokens.size() < new_tokens.size()) {
     tokens.reserve(tokens.size() + new_tokens.size() + kTokenReserve);
     pages.reserve(tokens.capacity() / kBlockTokens + 1);
   }
-  Feed feed{.begin = position(), .end = position()};
-  feed.end += static_cast<std::int64_t>(new_tokens.size());
-  if (origin == Origin::kGenerated) {
-    if (boundary_slot >= 0) pool_.release_slot(boundary_slot);
-    boundary_slot = -1;
-  } else if (needs_boundary()) {
-    pool_.state().copy_slot(live_slot, boundary_slot);
-    feed.begin = restart_pos;
-  } else if (!prompt_is_open || boundary_slot < 0) {
-    make_boundary_slot();
+  own_pages(feed.begin, feed.end);
+  if (opens) make_boundary_slot();
+
+  if (!is_prompt) release_boundary_slot();
+  if (starts_over) pool_.state().copy_slot(live_slot, boundary_slot);
+  if (opens) {
     pool_.state().copy_slot(boundary_slot, live_slot);
     restart_pos = position();
   }
-  prompt_is_open = origin == Origin::kPrompt;
+  prompt_is_open = is_prompt;
   tokens.insert(tokens.end(), new_tokens.begin(), new_tokens.end());
   return feed;
+}
+
+void Timeline::close_prompt() {
+  release_boundary_slot();
+  prompt_is_open = false;
+}
+
+void Timeline::release_boundary_slot() {
+  if (boundary_slot >= 0) pool_.release_slot(boundary_slot);
+  boundary_slot = -1;
 }
 
 void Timeline::own_pages(std::int64_t begin, std::int64_t end) {

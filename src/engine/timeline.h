@@ -34,8 +34,11 @@ class Timeline {
   // An independent timeline with the same content: copied state, shared pages.
   std::unique_ptr<Timeline> clone() const;
 
-  // Appends tokens and says which rows to compute. Prepares the slots for them.
+  // Appends tokens and says which rows to compute. Prepares slots and pages for them. Throws
+  // Error{kOutOfMemory}; nothing has then changed.
   Feed append(std::span<const TokenId> new_tokens, Origin origin);
+  // The next token will be a generated one: gives back what only a prompt that goes on needs.
+  void close_prompt();
   // Makes pages for positions [begin, end) that belong to this timeline alone.
   void own_pages(std::int64_t begin, std::int64_t end);
   // A pass has computed prompt rows [begin, end): the boundary slot may have moved.
@@ -61,6 +64,7 @@ class Timeline {
   struct NoState {};
   // Owns nothing yet, so that a constructor or clone() that fails half-way gives back what it took.
   Timeline(StatePool& pool, NoState /*tag*/) : pool_(pool) {}
+  void release_boundary_slot();
 
   StatePool& pool_;
 };

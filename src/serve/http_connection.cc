@@ -307,13 +307,12 @@ void HttpConnection::open_outbox(AnswerForm form) {
 }
 
 void HttpConnection::flush() {
-  if (state_ != State::kAnswer) return;
-  if (outbox_->overflowed()) {
+  if (state_ != State::kAnswer || writing_) return;
+  Outbox::Taken taken = outbox_->take();
+  if (taken.overflow) {
     close();
     return;
   }
-  if (writing_) return;
-  Outbox::Taken taken = outbox_->take();
   answer_complete_ = taken.complete;
   keep_alive_ = taken.keep_alive;
   if (!taken.bytes.empty()) {
@@ -355,7 +354,7 @@ void HttpConnection::on_written(Result result, std::size_t bytes) {
 void HttpConnection::finish_answer() {
   outbox_->close();
   outbox_.reset();
-  if (keep_alive_) {  // said before the server began to drain, it may have brought the next request
+  if (keep_alive_ && !context_.draining) {
     begin_idle();
   } else {
     linger();
