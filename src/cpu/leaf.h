@@ -38,6 +38,8 @@ struct PackArgs {
   std::int64_t depth = 0;
   LeafFormat format = LeafFormat::kBf16;  // of the weights that the rows will meet
   std::uint16_t* out = nullptr;           // 64-byte aligned
+  // [num_rows], cleared by the caller, for kMxfp4: set for rows that are good for MatmulArgs::narrow.
+  std::uint8_t* narrow = nullptr;
 };
 
 // out[m, n] = sum_k weight[n, k] x[row(m), k] for at most kMatmulOutputs outputs and kMatmulRows
@@ -54,6 +56,9 @@ struct MatmulArgs {
   std::int64_t x_stride = 0;              // floats
   const std::int32_t* x_rows = nullptr;   // row(m) = x_rows[m], or m where null
   const std::uint16_t* packed = nullptr;  // the rows by pack_rows, for matmul_bf16; null: from x
+  // [num_rows] of the packed rows: all values are zero or within the range of magnitudes in which
+  // the table may scale sums instead of MXFP4 weights; null: not known.
+  const std::uint8_t* narrow = nullptr;
   std::int64_t num_rows = 0;
   float* out = nullptr;
   std::int64_t out_stride = 0;

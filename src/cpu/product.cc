@@ -34,7 +34,10 @@ void PackedRows::meet(const Context& context, WeightFormat format) {
 
 void PackedRows::carve(Carver& carver) {
   const std::int64_t words = count * packed_depth(depth);
-  if (wants_mxfp4) mxfp4 = carver.take<std::uint16_t>(words);
+  if (wants_mxfp4) {
+    mxfp4 = carver.take<std::uint16_t>(words);
+    narrow = carver.take<std::uint8_t>(count);
+  }
   if (wants_plain) plain = carver.take<std::uint16_t>(words);
 }
 
@@ -48,6 +51,8 @@ void PackedRows::pack_part(const Context& context, const Rows& x, std::int64_t a
   if (mxfp4 != nullptr) {
     args.format = LeafFormat::kMxfp4;
     args.out = mxfp4 + at * packed_depth(depth);
+    args.narrow = narrow + at;
+    std::fill_n(args.narrow, x.count, std::uint8_t{0});
     context.leaf.pack_rows(args);
   }
   if (plain != nullptr) {
@@ -59,7 +64,10 @@ void PackedRows::pack_part(const Context& context, const Rows& x, std::int64_t a
 
 Rows PackedRows::attach(const Rows& x, std::int64_t at) const {
   Rows out = x;
-  if (mxfp4 != nullptr) out.packed_mxfp4 = mxfp4 + at * packed_depth(depth);
+  if (mxfp4 != nullptr) {
+    out.packed_mxfp4 = mxfp4 + at * packed_depth(depth);
+    out.narrow = narrow + at;
+  }
   if (plain != nullptr) out.packed_plain = plain + at * packed_depth(depth);
   return out;
 }
@@ -89,6 +97,7 @@ void multiply(const Context& context, const Matrix& weight, const Rows& x, const
   args.out_stride = out.stride;
   args.scratch = work.matmul;
   args.packed = x.packed(weight.format);
+  args.narrow = x.narrow;
   const std::int64_t block = args.packed != nullptr ? x.count : kMatmulRows;
   for (std::int64_t m = 0; m < x.count; m += block) {
     const Rows rows = x.slice(m, std::min(block, x.count - m));

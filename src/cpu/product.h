@@ -27,6 +27,7 @@ struct Rows {
   // The same rows in the leaf table's order, for MXFP4 weights and for others; null: not packed.
   const std::uint16_t* packed_mxfp4 = nullptr;
   const std::uint16_t* packed_plain = nullptr;
+  const std::uint8_t* narrow = nullptr;  // [count], see MatmulArgs
 
   const std::uint16_t* packed(LeafFormat format) const {
     if (format == LeafFormat::kMxfp4) return packed_mxfp4;
@@ -37,7 +38,10 @@ struct Rows {
     const std::int64_t left = count - begin;
     Rows rows = slice(begin, left < kPackedGroup ? left : kPackedGroup);
     const std::int64_t words = begin * packed_depth(depth);
-    if (packed_mxfp4 != nullptr) rows.packed_mxfp4 = packed_mxfp4 + words;
+    if (packed_mxfp4 != nullptr) {
+      rows.packed_mxfp4 = packed_mxfp4 + words;
+      rows.narrow = narrow + begin;
+    }
     if (packed_plain != nullptr) rows.packed_plain = packed_plain + words;
     return rows;
   }
@@ -45,6 +49,7 @@ struct Rows {
   Rows slice(std::int64_t begin, std::int64_t n) const {
     Rows rows = *this;
     rows.packed_mxfp4 = rows.packed_plain = nullptr;
+    rows.narrow = nullptr;
     rows.count = n;
     if (index != nullptr) {
       rows.index = index + begin;
@@ -68,6 +73,7 @@ struct PackedRows {
   bool wants_mxfp4 = false, wants_plain = false;
   std::uint16_t* mxfp4 = nullptr;  // [count, packed_depth(depth)]
   std::uint16_t* plain = nullptr;
+  std::uint8_t* narrow = nullptr;  // [count] of mxfp4
 
   PackedRows() = default;
   PackedRows(std::int64_t num_rows, std::int64_t row_depth) : count(num_rows), depth(row_depth) {}

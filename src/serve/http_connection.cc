@@ -307,12 +307,13 @@ void HttpConnection::open_outbox(AnswerForm form) {
 }
 
 void HttpConnection::flush() {
-  if (state_ != State::kAnswer || writing_) return;
-  Outbox::Taken taken = outbox_->take();
-  if (taken.overflow) {
+  if (state_ != State::kAnswer) return;
+  if (outbox_->overflowed()) {
     close();
     return;
   }
+  if (writing_) return;
+  Outbox::Taken taken = outbox_->take();
   answer_complete_ = taken.complete;
   keep_alive_ = taken.keep_alive;
   if (!taken.bytes.empty()) {
@@ -354,7 +355,7 @@ void HttpConnection::on_written(Result result, std::size_t bytes) {
 void HttpConnection::finish_answer() {
   outbox_->close();
   outbox_.reset();
-  if (keep_alive_ && !context_.draining) {
+  if (keep_alive_) {  // said before the server began to drain, it may have brought the next request
     begin_idle();
   } else {
     linger();

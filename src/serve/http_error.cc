@@ -29,6 +29,7 @@ void send_error(HttpReply& reply, const HttpError& error) {
   if (error.retry_after_seconds >= 0) {
     headers.add("Retry-After", std::to_string(error.retry_after_seconds));
   }
+  if (error.status == 401) headers.add("WWW-Authenticate", "Bearer");
   reply.send(error.status, std::move(headers), error_body(error));
 }
 

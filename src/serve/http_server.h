@@ -37,8 +37,9 @@ struct HttpServerOptions {
 struct HttpServerHooks {
   HttpHandler handler = {};
   // Called with the header of a request before its body is read, on the thread of the connections:
-  // must be quick. An error is the answer, and the connection is closed. May be empty.
-  std::function<std::optional<HttpError>(const HttpRequest&)> admit = {};
+  // must be quick. It may
+  // fill in the key's name. An error is the answer, and the connection is closed. May be empty.
+  std::function<std::optional<HttpError>(HttpRequest&)> admit = {};
   // A request was answered here without the handler. May be empty.
   std::function<void(int status, const HttpRequest&)> refused = {};
 };

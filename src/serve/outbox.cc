@@ -79,6 +79,7 @@ bool Outbox::write(std::string_view chunk) {
   if (chunk.empty() || form_.head_only) return true;
   if (taken_bytes_ + waiting_.size() + chunk.size() > max_pending_bytes_) {
     overflow_ = true;
+    awake_ = false;  // news, though the connection is at a write that it was woken for
     wake();
     return false;
   }
@@ -131,9 +132,14 @@ void Outbox::abandon() {
 Outbox::Taken Outbox::take() {
   const std::lock_guard lock(mutex_);
   awake_ = false;
-  Taken taken{std::exchange(waiting_, {}), state_ == State::kComplete, overflow_, form_.keep_alive};
+  Taken taken{std::exchange(waiting_, {}), state_ == State::kComplete, form_.keep_alive};
   taken_bytes_ = taken.bytes.size();
   return taken;
+}
+
+bool Outbox::overflowed() const {
+  const std::lock_guard lock(mutex_);
+  return overflow_;
 }
 
 void Outbox::last_request() {
@@ -152,11 +158,6 @@ void Outbox::close() {
     callback.swap(on_close_);
   }
   if (callback) callback();
-}
-
-bool Outbox::complete() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::kComplete;
 }
 
 void Outbox::put_head(int status, const HttpHeaders& headers, const std::string& length) {

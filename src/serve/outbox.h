@@ -40,17 +40,16 @@ class Outbox {
   struct Taken {
     std::string bytes;
     bool complete = false;    // nothing comes behind these bytes
-    bool overflow = false;    // the client was too slow: cut it off
     bool keep_alive = false;  // what the head of the answer said
   };
   // What waits; counts as pending until the next take().
   Taken take();
+  // The client was too slow: cut it off.
+  bool overflowed() const;
   // The connection will take no further request.
   void last_request();
   // The connection is gone. Calls the callback of on_close() where the answer was not complete.
   void close();
-  // The reply's side has said all.
-  bool complete() const;
 
  private:
   enum class State { kNew, kStreaming, kComplete, kClosed };

@@ -94,7 +94,7 @@ TEST(HttpClose, IsToldWhenTheServerEnds) {
 }
 
 TEST(HttpSlowReader, IsCutOffAndHarmsNobody) {
-  TestServer server({.max_pending_bytes = 100'000});
+  TestServer server({.max_pending_bytes = 500'000});
   TestClient slow(server.port());
   slow.get("/slow");
   const Call slow_call = server.handler.next();
@@ -106,15 +106,18 @@ TEST(HttpSlowReader, IsCutOffAndHarmsNobody) {
   const Call good_call = server.handler.next();
   good_call.reply->begin_stream(200, {});
 
-  const std::string chunk(10'000, 'x');
+  const std::string chunk(2'000, 'x');
   bool taken = true;
   std::size_t slow_bytes = 0;
-  for (int i = 0; i < 10'000 && taken; ++i) {
+  for (int i = 0; i < 50'000 && taken; ++i) {
     taken = slow_call.reply->write(chunk);
     if (taken) slow_bytes += chunk.size();
     ASSERT_TRUE(good_call.reply->write("y"));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  EXPECT_FALSE(taken) << slow_bytes;
+  EXPECT_FALSE(taken);
+  EXPECT_GT(slow_bytes, 500'000u);  // what the system holds comes before the limit
+  EXPECT_LT(slow_bytes, 50'000'000u);
   EXPECT_TRUE(gone.wait(kSoon));
   good_call.reply->end();
   const TestResponse response = good.read();

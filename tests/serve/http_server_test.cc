@@ -213,7 +213,7 @@ TEST(HttpServer, SaysContinueToWhoAsks) {
 }
 
 TEST(HttpServer, AsksBeforeItReadsABody) {
-  const auto admit = [](const HttpRequest& head) -> std::optional<HttpError> {
+  const auto admit = [](HttpRequest& head) -> std::optional<HttpError> {
     if (head.headers.find("authorization") != nullptr) return std::nullopt;
     return HttpError{.status = 401, .message = "no"};
   };

@@ -44,7 +44,11 @@ void pack_tiles(const PackArgs& a) {
     for (std::int64_t r = 0; r < count; ++r) {
       x[r] = a.x + (a.x_rows != nullptr ? a.x_rows[m + r] : m + r) * a.x_stride;
     }
-    pack_tile<F>(x, count, a.depth, a.out + m * packed_depth(a.depth));
+    std::uint16_t* out = a.out + m * packed_depth(a.depth);
+    pack_tile<F>(x, count, a.depth, out);
+    if (a.narrow != nullptr && !any_word_outside(out, count * packed_depth(a.depth))) {
+      for (std::int64_t r = 0; r < count; ++r) a.narrow[m + r] = 1;
+    }
   }
 }
 
@@ -168,7 +172,7 @@ void bf16_direct_tile(const MatmulArgs& a, std::int64_t n, const DepthBlock& blo
   sums.start(block, partial);
   const DirectWeights<Reader, N> weights(a, n);
   if constexpr (kScalesSums<Reader>) {
-    // Of the next call, which checks them before all else.
+    // Of the next call.
     prefetch(a.scales + (n + kMatmulOutputs) * a.scale_stride, N * a.scale_stride);
   }
   std::int64_t k = 0;
@@ -312,7 +316,9 @@ void bf16_all_rows(const MatmulArgs& all) {
 
 void matmul_mxfp4(const MatmulArgs& a) {
   if (a.num_rows <= kFewRows && Mxfp4Sums::may_take(a)) {
-    return bf16_few_rows_of<Mxfp4Sums, kFewRows>(a);
+    bf16_few_rows_of<Mxfp4Sums, kFewRows>(a);
+    // Only now, for here they are in L1; a product of other scales is thrown away.
+    if (!any_scale_outside(a)) return;
   }
   if (any_extreme_scale(a)) return bf16_all_rows<Mxfp4ExtremeReader>(a);
   bf16_all_rows<Mxfp4Reader>(a);

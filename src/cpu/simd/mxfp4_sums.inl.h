@@ -2,30 +2,34 @@
 // of a chunk, which is less work than to scale its weights.
 //
 // A scale is a power of two, so both give the same bits where nothing under- or overflows on the way
-// (the unit flushes subnormals). With activations that are zero or within 2^-64 .. 2^60 and scales
-// within 2^-54 .. 2^60, products and their sums, scaled or not, are multiples of 2^-126 and below
-// 2^128. Other rows take the scaled weights, as many rows do.
+// (the unit flushes subnormals). With activations that are zero or within 2^-94 .. 2^60 (gates reach
+// far down) and scales within 2^-24 .. 2^60, products and their sums, scaled or not, are multiples of
+// 2^-126 and below 2^128. Other rows take the scaled weights, as many rows do.
 
 namespace baltoro::cpu {
 namespace {
 
 constexpr int kScaleOne = 127;  // also the exponent field of 1 in bf16
+constexpr int kLeastScale = kScaleOne - 24, kLargestScale = kScaleOne + 60;
+constexpr int kLeastExponent = kScaleOne - 94, kLargestExponent = kScaleOne + 60;
 
-// Whether some scale of the rows is outside [least, largest].
-inline bool any_scale_outside(const MatmulArgs& a, int least, int largest) {
-  const __m512i low = _mm512_set1_epi8(static_cast<char>(least));
-  const __m512i span = _mm512_set1_epi8(static_cast<char>(largest - least));
-  const std::int64_t count = a.depth / kGroup;
-  __mmask64 outside = 0;
-  for (std::int64_t n = 0; n < a.num_outputs; ++n) {
+// Whether some scale of the rows is outside the range above.
+inline bool any_scale_outside(const MatmulArgs& a) {
+  const __m512i low = _mm512_set1_epi8(static_cast<char>(kLeastScale));
+  // Rows without gaps are one long row.
+  const bool one_run = a.scale_stride == a.depth / kGroup;
+  const std::int64_t count = (one_run ? a.num_outputs : 1) * (a.depth / kGroup);
+  __m512i largest = _mm512_setzero_si512();
+  for (std::int64_t n = 0; n < (one_run ? 1 : a.num_outputs); ++n) {
     const std::uint8_t* scales = a.scales + n * a.scale_stride;
     for (std::int64_t i = 0; i < count; i += 64) {
       const __mmask64 mask = count - i >= 64 ? ~0ull : (1ull << (count - i)) - 1;
-      const __m512i s = _mm512_sub_epi8(_mm512_maskz_loadu_epi8(mask, scales + i), low);
-      outside |= _mm512_mask_cmpgt_epu8_mask(mask, s, span);
+      const __m512i s = _mm512_maskz_loadu_epi8(mask, scales + i);
+      largest = _mm512_mask_max_epu8(largest, mask, largest, _mm512_sub_epi8(s, low));
     }
   }
-  return outside != 0;
+  const __m512i span = _mm512_set1_epi8(static_cast<char>(kLargestScale - kLeastScale));
+  return _mm512_cmpgt_epu8_mask(largest, span) != 0;
 }
 
 // Whether some of the words (a multiple of 32) is outside the range above.
@@ -38,8 +42,8 @@ inline bool any_word_outside(const std::uint16_t* words, std::int64_t count) {
     least = _mm512_min_epu16(least, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
     largest = _mm512_max_epu16(largest, magnitude);
   }
-  const __m512i low = _mm512_set1_epi16((kScaleOne - 64) * 128 - 1);
-  const __m512i high = _mm512_set1_epi16((kScaleOne + 60) * 128);
+  const __m512i low = _mm512_set1_epi16(kLeastExponent * 128 - 1);
+  const __m512i high = _mm512_set1_epi16(kLargestExponent * 128);
   return (_mm512_cmplt_epu16_mask(least, low) | _mm512_cmpgt_epu16_mask(largest, high)) != 0;
 }
 
@@ -47,8 +51,10 @@ struct Mxfp4Sums : Mxfp4Row {
   using Mxfp4Row::Mxfp4Row;
 
   static bool may_take(const MatmulArgs& a) {
-    return a.packed != nullptr && !any_scale_outside(a, kScaleOne - 54, kScaleOne + 60) &&
-           !any_word_outside(a.packed, a.num_rows * packed_depth(a.depth));
+    if (a.packed == nullptr || a.narrow == nullptr) return false;
+    bool all = true;
+    for (std::int64_t m = 0; m < a.num_rows; ++m) all &= a.narrow[m] != 0;
+    return all;
   }
   // The codes as they are.
   Chunk unscaled(std::int64_t k, std::int64_t n) const {
