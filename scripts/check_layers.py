@@ -26,8 +26,8 @@ ALLOWED = {
     "cli": ("core", "io", "text", "engine", "plan", "measure", "train", "serve",
             "model/config.h", "model/loader.h", "model/model_stats.h", "model/quantize.h", "model/synth.h"),
 }
-# Public headers: the plain types of all layers, and those that belong to one layer.
-BASE = ("error.h", "memory_plan.h", "types.h", "version.h")
+# Public headers: the plain types and interfaces of all layers, and those that belong to one layer.
+BASE = ("constraint.h", "error.h", "memory_plan.h", "types.h", "version.h")
 OWNER = {"tokenizer.h": "text", "chat.h": "text", "config.h": "model", "plan.h": "plan"}
 # Layers that see the engine only as the public interface.
 PUBLIC_ONLY = ("cli", "serve")
