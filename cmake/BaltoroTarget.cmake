@@ -37,14 +37,12 @@ function(baltoro_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   list(TRANSFORM ARG_LINK PREPEND baltoro_)
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} baltoro_options GTest::gtest GTest::gmock GTest::gtest_main
-    ${BALTORO_FMT})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} baltoro_options baltoro_test_paths GTest::gtest GTest::gmock
+    GTest::gtest_main ${BALTORO_FMT})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # Test bodies run once: optimising them costs CI minutes and gains nothing.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
   target_precompile_headers(${name} REUSE_FROM baltoro_test_headers)
-  target_compile_definitions(${name} PRIVATE BALTORO_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-    BALTORO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(BALTORO_SANITIZE MATCHES "address" OR CMAKE_CROSSCOMPILING)
     # A process starts slowly there: not one a test, but two a binary.
     foreach(shard 0 1)

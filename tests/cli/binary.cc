@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "e2e/checkpoint.h"
+#include "paths.h"
 
 extern char** environ;
 
@@ -110,14 +111,12 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-fs::path fixture(const std::string& name) {
-  return fs::path(BALTORO_TEST_DATA) / "fixtures" / name;
-}
+fs::path fixture(const std::string& name) { return test_data_dir() / "fixtures" / name; }
 
 const fs::path& text_model() {
   static const TempDir parent;
   static const fs::path dir = [] {
-    const fs::path data = fs::path(BALTORO_TEST_DATA) / "tokenizer";
+    const fs::path data = test_data_dir() / "tokenizer";
     const fs::path made = parent.path() / "model";
     write_file(parent.path() / "config.json", text_config(4096));
     const Outcome outcome = run_baltoro(

@@ -11,6 +11,7 @@
 
 #include "cli/binary.h"
 #include "e2e/checkpoint.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -257,7 +258,7 @@ TEST(CliRun, ATokenizerOfAnotherModelIsRefused) {
   const TempDir dir;
   fs::copy(testing::fixture("k3"), dir.path() / "m");
   for (const char* name : {"tiktoken.model", "tokenizer_config.json"}) {
-    fs::copy_file(fs::path(BALTORO_TEST_DATA) / "tokenizer" / name, dir.path() / "m" / name);
+    fs::copy_file(test_data_dir() / "tokenizer" / name, dir.path() / "m" / name);
   }
   const Outcome outcome = run_baltoro({"run", (dir.path() / "m").string(), "A cat"});
   EXPECT_EQ(outcome.status, 3) << outcome.err;

@@ -8,6 +8,7 @@
 
 #include "cli/binary.h"
 #include "e2e/checkpoint.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -106,7 +107,7 @@ class WrongTokenizer : public ::testing::TestWithParam<WrongFile> {};
 
 TEST_P(WrongTokenizer, IsRefused) {
   const testing::TempDir temp;
-  fs::copy(fs::path(BALTORO_TEST_DATA) / "tokenizer", temp.path() / "m");
+  fs::copy(test_data_dir() / "tokenizer", temp.path() / "m");
   GetParam().damage(temp.path() / "m");
   expect_bad_model(run_baltoro({"tokenize", (temp.path() / "m").string(), "text"}),
                    GetParam().message);

@@ -9,20 +9,15 @@
 #include "baltoro/engine.h"
 #include "baltoro/session.h"
 #include "cuda/gpu.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The checkout, or where the tests were carried to.
-fs::path root() {
-  const char* elsewhere = std::getenv("BALTORO_TEST_ROOT");
-  return elsewhere != nullptr ? fs::path(elsewhere) : fs::path(BALTORO_SOURCE_DIR);
-}
-
 fs::path model_dir(const std::string& name) {
-  return name == "story" ? root() / "models/story" : root() / "tests/data/fixtures" / name;
+  return name == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / name;
 }
 
 std::shared_ptr<Engine> load(const std::string& model, const std::string& device,

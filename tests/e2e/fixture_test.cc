@@ -12,6 +12,7 @@
 #include "model/loader.h"
 #include "model/model.h"
 #include "ops/batch.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -26,7 +27,7 @@ constexpr double kBf16Factor = 1.5;
 
 std::vector<std::string> fixtures() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(fs::path(BALTORO_TEST_DATA) / "fixtures")) {
+  for (const auto& entry : fs::directory_iterator(test_data_dir() / "fixtures")) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);
@@ -36,7 +37,7 @@ std::vector<std::string> fixtures() {
 class Fixture : public ::testing::TestWithParam<std::string> {
  protected:
   Fixture()
-      : dir_(fs::path(BALTORO_TEST_DATA) / "fixtures" / GetParam()),
+      : dir_(test_data_dir() / "fixtures" / GetParam()),
         expected_(testing::read_json(dir_ / "expected.json")),
         ids_(expected_["ids"].get<std::vector<TokenId>>()),
         logits_(testing::read_tensor(dir_ / "expected.safetensors", "logits")) {}

@@ -7,6 +7,7 @@
 
 #include "cpu/backend.h"
 #include "e2e/checkpoint.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -28,14 +29,14 @@ constexpr Golden kGoldens[] = {
 class GoldenLogits : public ::testing::TestWithParam<Golden> {
  protected:
   void SetUp() override {
-    expected_ = testing::read_json(fs::path(BALTORO_TEST_DATA) / "goldens" / GetParam().file);
+    expected_ = testing::read_json(test_data_dir() / "goldens" / GetParam().file);
     std::string output;
     if (testing::run_shell("/usr/bin/python3 -c 'import numpy'", &output) != 0) {
       GTEST_SKIP() << "NumPy is not installed (package python3-numpy): " << output;
     }
-    const std::string command =
-        std::string("/usr/bin/python3 " BALTORO_SOURCE_DIR "/tools/make_checkpoint.py ") +
-        GetParam().arguments + " --out " + dir_.path().string();
+    const std::string command = "/usr/bin/python3 " +
+                                (source_dir() / "tools/make_checkpoint.py").string() + " " +
+                                GetParam().arguments + " --out " + dir_.path().string();
     ASSERT_EQ(testing::run_shell(command, &output), 0) << output;
     for (const auto& [shard, sha256] : expected_["sha256"].items()) {
       ASSERT_EQ(testing::run_shell("sha256sum " + (dir_.path() / shard).string(), &output), 0);

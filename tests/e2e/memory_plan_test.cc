@@ -11,6 +11,7 @@
 #include "model/mapped_weights.h"
 #include "model/model.h"
 #include "ops/reference/reference_backend.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -86,7 +87,7 @@ class Passes {
 
 class EachFixture : public ::testing::TestWithParam<const char*> {
  protected:
-  std::filesystem::path dir_ = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / GetParam();
+  std::filesystem::path dir_ = test_data_dir() / "fixtures" / GetParam();
   WeightSizes sizes_ = weight_sizes(CheckpointFiles(dir_), load_config(dir_));
 
   void expect_same(const MemoryPlan& plan, Backend& backend) {

@@ -12,6 +12,7 @@
 #include "e2e/checkpoint.h"
 #include "io/checkpoint_files.h"
 #include "io/safetensors_writer.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -20,9 +21,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::TempDir;
 
-fs::path fixture(const std::string& name) {
-  return fs::path(BALTORO_TEST_DATA) / "fixtures" / name;
-}
+fs::path fixture(const std::string& name) { return test_data_dir() / "fixtures" / name; }
 
 json& text_config(json& config) {
   return config.contains("text_config") ? config["text_config"] : config;

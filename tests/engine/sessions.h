@@ -15,11 +15,12 @@
 #include "baltoro/session.h"
 #include "io/checkpoint_files.h"
 #include "io/weight_store.h"
+#include "paths.h"
 
 namespace baltoro {
 
 inline std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / name;
+  return test_data_dir() / "fixtures" / name;
 }
 
 // Token ids below 77, within every fixture's vocabulary.

@@ -14,6 +14,7 @@
 #include "io/mapping_fault.h"
 #include "io/test_files.h"
 #include "io/verify.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -50,7 +51,7 @@ void restore_session() {
 }
 
 void load_chat() {
-  const fs::path dir = fs::path(BALTORO_TEST_DATA) / "tokenizer";
+  const fs::path dir = test_data_dir() / "tokenizer";
   ChatFormat::load(Tokenizer::load(dir), dir);
 }
 

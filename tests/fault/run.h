@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "baltoro/session.h"
+#include "paths.h"
 
 namespace baltoro::testing {
 
 inline std::filesystem::path fixture(const std::string& name) {
-  return std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / name;
+  return test_data_dir() / "fixtures" / name;
 }
 
 inline EngineOptions small_engine(LoadMode load = LoadMode::kCopy, int threads = 1) {

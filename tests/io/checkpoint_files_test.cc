@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "io/test_files.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -52,7 +53,7 @@ TEST(ShardedCheckpoint, FindsTensorsByName) {
 
 // A reader that sizes something as zero shows here.
 TEST(ShardedCheckpoint, TensorBytesEqualFileBytesLessHeaders) {
-  const CheckpointFiles files(std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / "k3");
+  const CheckpointFiles files(test_data_dir() / "fixtures" / "k3");
   std::uint64_t file_bytes = 0;
   for (const FileReader& file : files.files()) {
     std::uint64_t header = 0;

@@ -16,6 +16,7 @@
 #include "measure/model_work.h"
 #include "model/model_stats.h"
 #include "ops/reference/reference_backend.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 using testing::FaultyBackend;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kModel = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / "k3";
+const std::filesystem::path kModel = test_data_dir() / "fixtures" / "k3";
 const RepeatOptions kQuick{
     .repeats = 2, .max_dropped = 0, .allow_noise = true, .sample_seconds = 0};
 

@@ -13,6 +13,7 @@
 #include "measure/memory_bandwidth.h"
 #include "model/model.h"
 #include "ops/reference/reference_backend.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -27,7 +28,7 @@ std::vector<TokenId> tokens(int count) {
 }
 
 const LoadedModel& model() {
-  static const LoadedModel loaded = load_model(fs::path(BALTORO_TEST_DATA) / "fixtures" / "k3");
+  static const LoadedModel loaded = load_model(test_data_dir() / "fixtures" / "k3");
   return loaded;
 }
 

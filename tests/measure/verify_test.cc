@@ -12,13 +12,14 @@
 #include "core/trace.h"
 #include "cpu/backend.h"
 #include "measure/state_probe.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kModel = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / "k3";
+const std::filesystem::path kModel = test_data_dir() / "fixtures" / "k3";
 const RepeatOptions kQuick{
     .repeats = 1, .max_dropped = 0, .allow_noise = true, .sample_seconds = 0};
 

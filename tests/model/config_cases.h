@@ -11,12 +11,12 @@
 
 #include "baltoro/error.h"
 #include "model/config.h"
+#include "paths.h"
 
 namespace baltoro {
 
-inline const std::filesystem::path kConfigs = std::filesystem::path(BALTORO_TEST_DATA) / "configs";
-inline const std::filesystem::path kFixtures =
-    std::filesystem::path(BALTORO_TEST_DATA) / "fixtures";
+inline const std::filesystem::path kConfigs = test_data_dir() / "configs";
+inline const std::filesystem::path kFixtures = test_data_dir() / "fixtures";
 
 inline nlohmann::json read_json(const std::filesystem::path& path) {
   std::ifstream file(path);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/test_files.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -21,7 +22,7 @@ using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 
-const std::filesystem::path kFixtures = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures";
+const std::filesystem::path kFixtures = test_data_dir() / "fixtures";
 
 // A checkpoint of one file that tests may change tensor by tensor.
 class EditedCheckpoint {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "io/test_files.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -102,7 +103,7 @@ TEST(MemoryPlan, ACopyThatDoesNotFitIsRefused) {
 
 class FixtureSizes : public testing::TestWithParam<const char*> {
  protected:
-  std::filesystem::path dir_ = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / GetParam();
+  std::filesystem::path dir_ = test_data_dir() / "fixtures" / GetParam();
   ModelConfig config_ = load_config(dir_);
   CheckpointFiles files_{dir_};
 };

@@ -8,10 +8,12 @@
 #include <map>
 #include <set>
 
+#include "paths.h"
+
 namespace baltoro {
 namespace {
 
-const std::filesystem::path kConfigs = std::filesystem::path(BALTORO_TEST_DATA) / "configs";
+const std::filesystem::path kConfigs = test_data_dir() / "configs";
 
 ModelConfig k3() { return load_config(kConfigs / "kimi_k3.json"); }
 
@@ -83,8 +85,7 @@ TEST(ReleasedShapes, OfLayer4) {
 // The closed-form counts equal a walk over every tensor, whose names are distinct.
 TEST(ReleasedShapes, WalkEqualsStats) {
   for (const char* name : {"k3", "kimi_linear", "gqa", "mqa", "gdn", "gate_none", "no_shared"}) {
-    const ModelConfig config =
-        load_config(std::filesystem::path(BALTORO_TEST_DATA) / "fixtures" / name);
+    const ModelConfig config = load_config(test_data_dir() / "fixtures" / name);
     const ModelStats stats = compute_model_stats(config);
     std::set<std::string> names;
     std::int64_t bytes = 0;

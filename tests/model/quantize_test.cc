@@ -15,6 +15,7 @@
 #include "io/test_files.h"
 #include "model/loader.h"
 #include "model/synth.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -23,7 +24,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const fs::path kFixtures = fs::path(BALTORO_TEST_DATA) / "fixtures";
+const fs::path kFixtures = test_data_dir() / "fixtures";
 constexpr QuantizeTargets kExperts{true, false};
 constexpr QuantizeTargets kBoth{true, true};
 

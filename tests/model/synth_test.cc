@@ -14,11 +14,12 @@
 #include "io/verify.h"
 #include "model/loader.h"
 #include "model/model_stats.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
 
-const std::filesystem::path kFixtures = std::filesystem::path(BALTORO_TEST_DATA) / "fixtures";
+const std::filesystem::path kFixtures = test_data_dir() / "fixtures";
 
 // A nested configuration with MXFP4 experts and room for a tokenizer.
 nlohmann::json k3_like() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "baltoro/tokenizer.h"
+#include "paths.h"
 #include "text/rank_file.h"
 #include "text/tokenizer_parts.h"
 
@@ -22,9 +23,7 @@ inline std::string read_test_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-inline std::filesystem::path committed_tokenizer_dir() {
-  return std::filesystem::path(BALTORO_TEST_DATA) / "tokenizer";
-}
+inline std::filesystem::path committed_tokenizer_dir() { return test_data_dir() / "tokenizer"; }
 
 // The committed vocabulary: 4,064 ranks and 32 special ids.
 inline Tokenizer committed_tokenizer() { return Tokenizer::load(committed_tokenizer_dir()); }

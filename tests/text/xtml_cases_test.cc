@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "baltoro/chat.h"
+#include "paths.h"
 #include "text/chat_test_util.h"
 
 namespace baltoro {
@@ -31,7 +32,7 @@ std::string request_of(const Json& input) {
 }
 
 TEST(XtmlCases, EveryStoredConversationGivesItsTextAndIds) {
-  const auto file = std::filesystem::path(BALTORO_TEST_DATA) / "chat" / "xtml_cases.json";
+  const auto file = test_data_dir() / "chat" / "xtml_cases.json";
   const Json cases = Json::parse(read_test_file(file)).at("cases");
   ASSERT_GE(cases.size(), 40u);
   const Tokenizer tokenizer = committed_tokenizer();
