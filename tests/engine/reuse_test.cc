@@ -17,11 +17,6 @@ namespace {
 
 constexpr int kAllLogprobs = 100;  // more than the fixture's vocabulary
 
-std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 class Reusing : public ::testing::TestWithParam<const char*> {
  protected:
   void start(PrefixReuse reuse, std::optional<std::uint64_t> prefix_bytes = std::nullopt) {

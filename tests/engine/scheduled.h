@@ -17,6 +17,11 @@
 
 namespace baltoro {
 
+inline std::vector<TokenId> operator+(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 // What the choices of one request gave; fills itself from the scheduler's thread.
 class Answer {
  public:
