@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "model/sequence_state.h"
 #include "ops/reference/reference_backend.h"
+#include "paths.h"
 
 namespace baltoro {
 namespace {
@@ -232,8 +233,7 @@ class ChatOfK3 : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = make_reference_backend(Activations::kBf16);
-  ModelConfig config_ =
-      load_config(std::filesystem::path(BALTORO_TEST_DATA) / "configs" / "kimi_k3.json");
+  ModelConfig config_ = load_config(test_data_dir() / "configs" / "kimi_k3.json");
   SequenceState state_{*backend_, config_};
   std::mt19937 random_{1};
   std::int32_t next_page_ = 0;
