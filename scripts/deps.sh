@@ -3,7 +3,7 @@
 # needs no rights, when all are there.
 #   scripts/deps.sh run    build the program
 #   scripts/deps.sh test   build and run the tests and the checks
-#   scripts/deps.sh ci     the above, and the fuzz targets
+#   scripts/deps.sh ci     the above, the fuzz targets, and the tests of web
 #   scripts/deps.sh cross  build and test for 64-bit ARM
 #   scripts/deps.sh web    test the chat page in a browser
 set -euo pipefail
@@ -16,12 +16,16 @@ packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdl
   libpcre2-dev libboost-dev node-marked libjs-katex fonts-katex node-highlight.js)
 # NumPy writes test checkpoints, ICU is the oracle of the pre-tokenisation, the rest checks.
 test_packages=(libgtest-dev libgmock-dev libicu-dev python3 python3-numpy clang-format git)
+web_packages=(chromium)
+# Node.js from elsewhere brings npm along, and conflicts with Debian's package of it.
+command -v node >/dev/null || web_packages+=(nodejs)
+command -v npm >/dev/null || web_packages+=(npm)
 case "${1:-run}" in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
-  ci) packages+=("${test_packages[@]}" clang libclang-rt-dev) ;;
+  ci) packages+=("${test_packages[@]}" "${web_packages[@]}" clang libclang-rt-dev) ;;
   cross) packages+=("${test_packages[@]}" g++-aarch64-linux-gnu qemu-user) ;;
-  web) packages+=("${test_packages[@]}" chromium) ;;
+  web) packages+=("${test_packages[@]}" "${web_packages[@]}") ;;
   *) usage ;;
 esac
 

@@ -1,5 +1,5 @@
-// What a screen reader is told: short notices, and of a growing answer each paragraph once it is complete, not each
-// token.
+// What a screen reader is told: short notices, and of a growing answer each paragraph once it is
+// complete, not each token.
 import {byId} from './dom.js';
 
 // Text that is set twice in a row would not be read twice.

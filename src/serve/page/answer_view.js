@@ -1,5 +1,6 @@
-// An answer: for each turn of the model its thinking, its text and its calls, then what can be done with it.
-import {AnswerAnnouncer, announce} from './announcer.js';
+// An answer: for each turn of the model its thinking, its text and its calls, then what can be done
+// with it.
+import {announce, AnswerAnnouncer} from './announcer.js';
 import {copyButton} from './clipboard.js';
 import {el, icon, iconButton, setText} from './dom.js';
 import {duration, statsParts} from './format.js';
@@ -12,16 +13,26 @@ class ThinkingView {
   #text = el('div.prose.thought');
   #markdown = new MarkdownView(this.#text);
   #touched = false;
-  node = el('details.thinking', {hidden: true},
-      el('summary', {onclick: () => { this.#touched = true; }}, icon('chevron'), this.#label), this.#text);
+  node =
+      el('details.thinking', {hidden: true},
+         el('summary', {
+           onclick: () => {
+             this.#touched = true;
+           }
+         },
+            icon('chevron'), this.#label),
+         this.#text);
 
   update(message, stats, active) {
     this.node.hidden = !message.reasoning_content;
     if (this.node.hidden) return;
     this.node.classList.toggle('active', active);
     const ms = stats?.thinkingMs ?? null;
-    setText(this.#label, active ? `Thinking… ${Math.floor((ms ?? 0) / 1000)} s` :
-      ms === null ? 'Thought' : `Thought for ${duration(ms)}`);
+    setText(
+        this.#label,
+        active ? `Thinking… ${Math.floor((ms ?? 0) / 1000)} s` :
+            ms === null ? 'Thought' :
+                          `Thought for ${duration(ms)}`);
     if (!this.#touched) this.node.open = active;
     this.#markdown.update(message.reasoning_content);
   }
@@ -36,7 +47,8 @@ class TurnView {
   #cardList = el('div.tool-cards');
   node = el('div.turn', {}, this.#thinking.node, this.#text, this.#cardList);
 
-  // `results`: the messages of tools by the id of their call; `stream`: the TurnStream that still fills it, or null.
+  // `results`: the messages of tools by the id of their call; `stream`: the TurnStream that still
+  // fills it, or null.
   update(message, results, stream) {
     const stats = stream ? stream.stats(performance.now()) : message.stats;
     this.#thinking.update(message, stats, stream?.thinking ?? false);
@@ -76,17 +88,26 @@ export class AnswerView {
 
   constructor(handlers) {
     this.#handlers = handlers;
-    this.#footer = el('footer.actions', {},
-        copyButton('Copy answer', () => this.#messages.map((m) => m.role === 'assistant' ? m.content : '').join('\n\n').trim()),
-        iconButton('again', 'Regenerate answer (Alt+R)', () => handlers.regenerate(this.#messages[0])), this.#stats);
-    this.node = el('article.answer', {'aria-label': 'Answer'},
-        this.#body, this.#waiting, this.#ending, this.#error, this.#footer);
+    this.#footer =
+        el('footer.actions', {},
+           copyButton(
+               'Copy answer',
+               () => this.#messages.map((m) => m.role === 'assistant' ? m.content : '')
+                         .join('\n\n')
+                         .trim()),
+           iconButton(
+               'again', 'Regenerate answer (Alt+R)', () => handlers.regenerate(this.#messages[0])),
+           this.#stats);
+    this.node =
+        el('article.answer', {'aria-label': 'Answer'}, this.#body, this.#waiting, this.#ending,
+           this.#error, this.#footer);
   }
 
   // `messages`: those of the answer, of the model and of tools in turn.
   update(messages, {stream}) {
     this.#messages = messages;
-    const results = new Map(messages.filter((m) => m.role === 'tool').map((m) => [m.tool_call_id, m]));
+    const results =
+        new Map(messages.filter((m) => m.role === 'tool').map((m) => [m.tool_call_id, m]));
     for (const message of messages.filter((m) => m.role === 'assistant')) {
       const own = stream?.turn === message ? stream : null;
       let view = this.#turns.get(message);
@@ -103,10 +124,12 @@ export class AnswerView {
   }
 
   #showState(last, running) {
-    if (running !== this.#running) announce(running ? 'The model answers.' : last.error ? '' : 'The answer is complete.');
+    if (running !== this.#running)
+      announce(running ? 'The model answers.' : last.error ? '' : 'The answer is complete.');
     this.#running = running;
     this.node.setAttribute('aria-busy', String(running));
-    this.#waiting.hidden = !running || Boolean(last.content || last.reasoning_content || last.tool_calls?.length > 0);
+    this.#waiting.hidden =
+        !running || Boolean(last.content || last.reasoning_content || last.tool_calls?.length > 0);
     // A failure with nothing to copy has its own button.
     this.#footer.hidden = running || Boolean(last.error && !last.content);
     setText(this.#stats, last.stats ? statsParts(last.stats).join(' · ') : '');
@@ -121,7 +144,10 @@ export class AnswerView {
     this.#error.hidden = !error;
     if (!error) return;
     const wait = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : '';
-    this.#error.replaceChildren(icon('alert'), el('p', {}, error.message + wait),
-        el('button.plain', {type: 'button', onclick: () => this.#handlers.regenerate(this.#messages[0])}, 'Try again'));
+    this.#error.replaceChildren(
+        icon('alert'), el('p', {}, error.message + wait),
+        el('button.plain',
+           {type: 'button', onclick: () => this.#handlers.regenerate(this.#messages[0])},
+           'Try again'));
   }
 }

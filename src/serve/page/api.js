@@ -61,6 +61,16 @@ export async function listModels() {
   return (await (await call('v1/models')).json()).data ?? [];
 }
 
+// The share of the model that is loaded, 0 to 1; null where the server does not say.
+export async function loadedShare() {
+  try {
+    const response = await fetch(new URL('health', kRoot), {credentials: 'omit'});
+    return (await response.json()).loaded ?? null;
+  } catch {
+    return null;
+  }
+}
+
 // The chunks of an answer. Throws ApiError, and AbortError once `signal` says so.
 export async function* streamChat(body, signal) {
   const response = await call('v1/chat/completions', {
@@ -73,7 +83,8 @@ export async function* streamChat(body, signal) {
     for await (const data of sseEvents(response.body)) {
       if (data === '[DONE]') return;
       const chunk = JSON.parse(data);
-      if (chunk.error) throw new ApiError(response.status, chunk.error.message ?? 'The answer failed.');
+      if (chunk.error)
+        throw new ApiError(response.status, chunk.error.message ?? 'The answer failed.');
       yield chunk;
     }
   } catch (error) {

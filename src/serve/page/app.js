@@ -1,15 +1,16 @@
-// The state of the page and what can be done with it. Several conversations may be answered at once; one is shown.
-import {listModels} from './api.js';
-import {
-  addUserMessage, dropAnswer, editUserMessage, exportedConversation, lastUserIndex, newConversation,
-} from './conversation.js';
+// The state of the page and what can be done with it. Several conversations may be answered at
+// once; one is shown.
+import {listModels, loadedShare} from './api.js';
+import {addUserMessage, dropAnswer, editUserMessage, exportedConversation, lastUserIndex, newConversation,} from './conversation.js';
 import {generate} from './generation.js';
 import {newId} from './store.js';
 
 // How often a growing answer is written to the store.
 const kSaveEveryMs = 2000;
-// The share of its time that the page spends on drawing a growing answer is one part in this and one.
+// The share of its time that the page spends on drawing a growing answer is one part in this and
+// one.
 const kRestPerWork = 3;
+const kLoadingPollMs = 1000;
 
 export class App {
   conversations = [];
@@ -23,7 +24,8 @@ export class App {
   #drawPending = false;
   #drawAfter = 0;
 
-  // view: showList(), showConversation(), showModel(), notify(text, action), needKey() -> Promise<boolean>.
+  // view: showList(), showConversation(), showModel(), notify(text, action), needKey() ->
+  // Promise<boolean>.
   constructor(store, settings, view) {
     this.#store = store;
     this.#settings = settings;
@@ -39,7 +41,8 @@ export class App {
 
   // Another tab wrote. A conversation that is being answered here stays as it is here.
   async #reload() {
-    const mine = new Map(this.conversations.filter(({id}) => this.#running.has(id)).map((c) => [c.id, c]));
+    const mine =
+        new Map(this.conversations.filter(({id}) => this.#running.has(id)).map((c) => [c.id, c]));
     const stored = await this.#store.all();
     this.conversations = stored.map((c) => mine.get(c.id) ?? c);
     this.current = this.conversations.find(({id}) => id === this.current.id) ?? this.current;
@@ -54,8 +57,20 @@ export class App {
     } catch (error) {
       this.connectionError = error;
       if (error.status === 401 && await this.#view.needKey()) return this.connect();
+      if (error.status === 503) await this.#waitForModel();
     }
     this.#view.showModel();
+  }
+
+  // The server listens before its model is loaded.
+  async #waitForModel() {
+    const share = await loadedShare();
+    if (share === null) return;
+    this.connectionError = {
+      message: `The model is loading: ${Math.floor(100 * share)} %.`,
+      loading: true
+    };
+    setTimeout(() => this.connect(), kLoadingPollMs);
   }
 
   get model() {
@@ -80,7 +95,8 @@ export class App {
   }
 
   select(id) {
-    this.current = this.conversations.find((c) => c.id === id) ?? newConversation(newId(), Date.now());
+    this.current =
+        this.conversations.find((c) => c.id === id) ?? newConversation(newId(), Date.now());
     this.#view.showList();
     this.#view.showConversation();
   }
@@ -121,15 +137,22 @@ export class App {
     this.#view.showConversation();
     let savedAt = performance.now();
     const {signal} = run.controller;
-    await generate({conversation, settings: this.#settings, model: this.model, signal, onChange: (stream) => {
-      // Stopped for another answer: what still arrives of this one is no longer part of the conversation.
-      if (signal.aborted && this.#running.get(conversation.id)) return;
-      run.stream = stream;
-      if (conversation === this.current) this.#draw();
-      if (performance.now() - savedAt < kSaveEveryMs) return;
-      savedAt = performance.now();
-      this.#save(conversation);
-    }});
+    await generate({
+      conversation,
+      settings: this.#settings,
+      model: this.model,
+      signal,
+      onChange: (stream) => {
+        // Stopped for another answer: what still arrives of this one is no longer part of the
+        // conversation.
+        if (signal.aborted && this.#running.get(conversation.id)) return;
+        run.stream = stream;
+        if (conversation === this.current) this.#draw();
+        if (performance.now() - savedAt < kSaveEveryMs) return;
+        savedAt = performance.now();
+        this.#save(conversation);
+      }
+    });
     if (this.#running.get(conversation.id) === run) this.#running.delete(conversation.id);
     await this.#finish(conversation, signal);
   }
@@ -139,6 +162,7 @@ export class App {
     conversation.updatedAt = Date.now();
     this.#save(conversation);
     this.#view.showList();
+    if (!this.model) this.connect();
     if (conversation !== this.current) return;
     this.#view.showConversation();
     const refused = conversation.messages.at(-1)?.error?.status === 401;
@@ -164,7 +188,9 @@ export class App {
   }
 
   #save(conversation) {
-    this.#store.put(conversation).catch((error) => this.#view.notify(`The conversation could not be kept: ${error.message}`));
+    this.#store.put(conversation)
+        .catch(
+            (error) => this.#view.notify(`The conversation could not be kept: ${error.message}`));
   }
 
   rename(id, title) {
@@ -182,17 +208,26 @@ export class App {
     this.#store.remove(id);
     if (this.current.id === id) this.select(null);
     this.#view.showList();
-    this.#view.notify(`Deleted “${conversation.title}”.`, {label: 'Undo', run: () => {
-      this.conversations.push(conversation);
-      this.#save(conversation);
-      this.select(id);
-    }});
+    this.#view.notify(`Deleted “${conversation.title}”.`, {
+      label: 'Undo',
+      run: () => {
+        this.conversations.push(conversation);
+        this.#save(conversation);
+        this.select(id);
+      }
+    });
   }
 
   // {name, text} of a file.
   exported(id) {
     const conversation = this.conversations.find((c) => c.id === id);
-    const name = conversation.title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '').slice(0, 50) || 'conversation';
-    return {name: `${name}.json`, text: `${JSON.stringify(exportedConversation(conversation, this.#settings.system), null, 2)}\n`};
+    const name =
+        conversation.title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '').slice(0, 50) ||
+        'conversation';
+    return {
+      name: `${name}.json`,
+      text:
+          `${JSON.stringify(exportedConversation(conversation, this.#settings.system), null, 2)}\n`
+    };
   }
 }

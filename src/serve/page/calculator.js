@@ -79,8 +79,10 @@ class Parser {
   #factor() {
     let sign = 1n;
     for (;;) {
-      if (this.#take('-−')) sign = -sign;
-      else if (!this.#take('+')) break;
+      if (this.#take('-−'))
+        sign = -sign;
+      else if (!this.#take('+'))
+        break;
     }
     let value;
     if (this.#take('(')) {

@@ -30,7 +30,9 @@ export function copyButton(label, textOf, caption = null) {
   });
   const show = (name) => {
     button.classList.toggle('done', name === 'check');
-    button.replaceChildren(icon(name), ...(caption === null ? [] : [el('span', {}, name === 'check' ? 'Copied' : caption)]));
+    button.replaceChildren(
+        icon(name),
+        ...(caption === null ? [] : [el('span', {}, name === 'check' ? 'Copied' : caption)]));
   };
   show('copy');
   return button;

@@ -2,7 +2,8 @@
 import {byId, icon, setText} from './dom.js';
 import {fitHeight, sendsOn} from './question_view.js';
 
-const kHint = matchMedia('(pointer: coarse)').matches ? '' : 'Enter sends · Shift+Enter for a new line';
+const kHint =
+    matchMedia('(pointer: coarse)').matches ? '' : 'Enter sends · Shift+Enter for a new line';
 
 export class Composer {
   #form = byId('composer');
@@ -15,8 +16,10 @@ export class Composer {
   constructor(handlers) {
     this.#form.addEventListener('submit', (event) => {
       event.preventDefault();
-      if (this.#running) handlers.stop();
-      else this.#send(handlers);
+      if (this.#running)
+        handlers.stop();
+      else
+        this.#send(handlers);
     });
     this.#field.addEventListener('input', () => this.#update());
     this.#field.addEventListener('keydown', (event) => {
@@ -48,7 +51,9 @@ export class Composer {
   setRunning(running) {
     this.#running = running;
     const label = running ? 'Stop (Esc)' : 'Send';
-    this.#button.replaceChildren(running ? Object.assign(document.createElement('span'), {className: 'stop-mark'}) : icon('send'));
+    this.#button.replaceChildren(
+        running ? Object.assign(document.createElement('span'), {className: 'stop-mark'}) :
+                  icon('send'));
     this.#button.setAttribute('aria-label', label);
     this.#button.title = label;
     this.#update();

@@ -1,10 +1,17 @@
-// What a conversation is, and how it changes. Messages have the fields of the OpenAI interface; an answer carries
-// beside them `stats` (turn_stream.js) and `error`, which stay in the page.
+// What a conversation is, and how it changes. Messages have the fields of the OpenAI interface; an
+// answer carries beside them `stats` (turn_stream.js) and `error`, which stay in the page.
 
 const kTitleLength = 60;
 
 export function newConversation(id, now) {
-  return {id, title: 'New conversation', named: false, createdAt: now, updatedAt: now, messages: []};
+  return {
+    id,
+    title: 'New conversation',
+    named: false,
+    createdAt: now,
+    updatedAt: now,
+    messages: []
+  };
 }
 
 export function titleOf(text) {
@@ -23,13 +30,14 @@ export function addUserMessage(conversation, text, now) {
 
 // Puts `text` in the place of the user's message `index` and drops all that followed it.
 export function editUserMessage(conversation, index, text, now) {
-  if (conversation.messages[index]?.role !== 'user') throw new Error(`message ${index} is not the user's`);
+  if (conversation.messages[index]?.role !== 'user')
+    throw new Error(`message ${index} is not the user's`);
   conversation.messages.length = index;
   addUserMessage(conversation, text, now);
 }
 
-// Drops the answer that holds message `index`, and what followed it: everything behind the user's message
-// before it.
+// Drops the answer that holds message `index`, and what followed it: everything behind the user's
+// message before it.
 export function dropAnswer(conversation, index, now) {
   const user = conversation.messages.slice(0, index + 1).findLastIndex((m) => m.role === 'user');
   conversation.messages.length = user + 1;
@@ -42,7 +50,8 @@ export function lastUserIndex(conversation) {
 
 function toApi(message) {
   const {role, content} = message;
-  if (role === 'tool') return {role, tool_call_id: message.tool_call_id, name: message.name, content};
+  if (role === 'tool')
+    return {role, tool_call_id: message.tool_call_id, name: message.name, content};
   if (role !== 'assistant') return {role, content};
   const out = {role, content};
   // Sent back, so that the server finds the very tokens that it holds already.
@@ -53,7 +62,7 @@ function toApi(message) {
 
 function saysSomething(message) {
   return message.role !== 'assistant' || message.content !== '' || message.reasoning_content ||
-    message.tool_calls?.length > 0;
+      message.tool_calls?.length > 0;
 }
 
 // The `messages` of a request, and of an exported file.

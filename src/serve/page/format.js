@@ -23,7 +23,8 @@ export function statsParts(stats) {
     parts.push(`${about}${rate < 9.95 ? rate.toFixed(1) : count(Math.round(rate))} tokens/s`);
   }
   if (stats.firstTokenMs !== null) parts.push(`first token ${duration(stats.firstTokenMs)}`);
-  if (stats.tokens > 0) parts.push(`${about}${count(stats.tokens)} ${stats.tokens === 1 ? 'token' : 'tokens'}`);
+  if (stats.tokens > 0)
+    parts.push(`${about}${count(stats.tokens)} ${stats.tokens === 1 ? 'token' : 'tokens'}`);
   if (stats.promptTokens !== null && stats.reusedTokens !== null) {
     parts.push(`${count(stats.reusedTokens)} of ${count(stats.promptTokens)} prompt tokens reused`);
   }

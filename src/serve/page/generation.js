@@ -8,8 +8,8 @@ import {TurnStream} from './turn_stream.js';
 // A model that calls tools in a circle ends here.
 const kMaxRounds = 8;
 
-// Appends the messages of the answer to the conversation while they arrive. `onChange(stream)` is called after each
-// change. Never throws: what goes wrong becomes the `error` of the last message.
+// Appends the messages of the answer to the conversation while they arrive. `onChange(stream)` is
+// called after each change. Never throws: what goes wrong becomes the `error` of the last message.
 export async function generate({conversation, settings, model, signal, onChange}) {
   for (let round = 0; round < kMaxRounds; ++round) {
     const turn = await oneTurn({conversation, settings, model, signal, onChange});
@@ -18,15 +18,20 @@ export async function generate({conversation, settings, model, signal, onChange}
     if (signal.aborted) return;
   }
   conversation.messages.push({
-    role: 'assistant', content: '', finish_reason: 'error',
-    error: {status: 0, message: `Stopped: the model called tools ${kMaxRounds} times without an answer.`},
+    role: 'assistant',
+    content: '',
+    finish_reason: 'error',
+    error: {
+      status: 0,
+      message: `Stopped: the model called tools ${kMaxRounds} times without an answer.`
+    },
   });
   onChange(null);
 }
 
 async function oneTurn({conversation, settings, model, signal, onChange}) {
   const body = {
-    model,
+    model: model ?? undefined,
     messages: apiMessages(conversation, settings.system),
     ...requestFields(settings, [kCalculator]),
   };

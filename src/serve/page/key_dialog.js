@@ -7,7 +7,8 @@ export function askForKey() {
   const dialog = byId('key-dialog');
   const field = byId('api-key');
   if (dialog.open) return Promise.resolve(false);
-  byId('key-note').textContent = apiKey.get() === '' ? 'This server asks for a key.' : 'The server did not accept the key.';
+  byId('key-note').textContent =
+      apiKey.get() === '' ? 'This server asks for a key.' : 'The server did not accept the key.';
   field.value = '';
   dialog.returnValue = '';
   dialog.showModal();

@@ -1,4 +1,5 @@
 // Puts the page together: the parts of index.html, the state (app.js) and the keyboard.
+import {announce} from './announcer.js';
 import {App} from './app.js';
 import {Composer} from './composer.js';
 import {byId, el, icon, setText} from './dom.js';
@@ -67,30 +68,48 @@ function showConversation() {
   const empty = current.messages.length === 0;
   byId('empty').hidden = !empty;
   transcript.show(current.messages, app.stream);
-  setText(byId('title'), empty ? '' : current.title);
+  setText(byId('title'), current.title);
   document.title = empty ? 'baltoro' : `${current.title} · baltoro`;
-  if (location.hash.slice(1) !== (empty ? '' : current.id)) history.replaceState(null, '', empty ? '.' : `#${current.id}`);
+  showAddress(empty ? '' : current.id);
   composer.setRunning(app.busy);
   composer.setLine(liveParts(app.stream, performance.now()));
+}
+
+// The way back leads through the conversations, but not through an empty or a deleted one.
+function showAddress(id) {
+  const before = location.hash.slice(1);
+  if (before === id) return;
+  const stays = app.conversations.some((c) => c.id === before);
+  history[stays ? 'pushState' : 'replaceState'](null, '', id === '' ? location.pathname : `#${id}`);
 }
 
 function liveParts(stream, now) {
   if (!stream) return [];
   const waiting = stream.waitingMs(now);
-  return waiting === null ? statsParts(stream.stats(now)) : [`waiting for the first token, ${duration(waiting)}`];
+  return waiting === null ? statsParts(stream.stats(now)) :
+                            [`waiting for the first token, ${duration(waiting)}`];
 }
 
 function showModel() {
   setText(byId('model'), app.model ?? '');
-  const broken = byId('connection');
-  broken.hidden = app.connectionError === null;
-  setText(byId('connection-text'), app.connectionError?.message ?? '');
-  byId('suggestions').replaceChildren(...suggestionsFor(app.model).map(({text, calculator = false}) =>
-    el('button.suggestion', {type: 'button', onclick: () => {
-      if (calculator) setCalculator(true);
-      app.send(text);
-      composer.focus();
-    }}, text)));
+  const error = app.connectionError;
+  byId('connection').hidden = error === null;
+  byId('connection').classList.toggle('loading', error?.loading ?? false);
+  byId('reconnect').hidden = error?.loading ?? false;
+  setText(byId('connection-text'), error?.message ?? '');
+  if (error && !error.loading) announce(error.message);
+  byId('suggestions')
+      .replaceChildren(...suggestionsFor(app.model).map(
+          ({text, calculator = false}) =>
+              el('button.suggestion', {
+                type: 'button',
+                onclick: () => {
+                  if (calculator) setCalculator(true);
+                  app.send(text);
+                  composer.focus();
+                }
+              },
+                 text)));
 }
 
 function showCalculator() {
@@ -148,7 +167,7 @@ setUpShortcuts({
 });
 // Clocks go on while nothing comes.
 setInterval(() => app.busy && showConversation(), 500);
-addEventListener('hashchange', () => open(location.hash.slice(1)));
+addEventListener('popstate', () => open(location.hash.slice(1)));
 addEventListener('pagehide', hideToast);
 await app.start(location.hash.slice(1));
 composer.focus();

@@ -1,9 +1,9 @@
-// Markdown to elements. The parser (marked) yields tokens, and each kind of token that is known here becomes an
-// element of ours: no HTML of the text is ever parsed, so nothing in it can act.
-import {marked} from './lib/marked.js';
+// Markdown to elements. The parser (marked) yields tokens, and each kind of token that is known
+// here becomes an element of ours: no HTML of the text is ever parsed, so nothing in it can act.
 import {codeBlock} from './code_block.js';
 import {el} from './dom.js';
 import {decodeEntities} from './entities.js';
+import {marked} from './lib/marked.js';
 import {kMathExtensions, mathElement} from './maths.js';
 
 marked.use({
@@ -15,8 +15,42 @@ marked.use({
   tokenizer: {html: () => undefined, tag: () => undefined},
 });
 
-export function parseMarkdown(text) {
-  return marked.lexer(text).filter((token) => token.type !== 'space' && token.type !== 'def');
+// The parser makes spaces of tabs at the beginning of lines, in code too, where a Makefile needs
+// them. There this character, which no text has, stands for them meanwhile.
+const kTab = '\ufdd0';
+
+function keepTabs(text) {
+  let fence = null;
+  return text.split('\n')
+      .map((line) => {
+        const mark = /^\s*(`{3,}|~{3,})(.*)/.exec(line);
+        if (fence === null) {
+          if (mark) fence = mark[1];
+          return line;
+        }
+        if (mark && mark[1].startsWith(fence) && mark[2].trim() === '') fence = null;
+        return line.replaceAll('\t', kTab);
+      })
+      .join('\n');
+}
+
+// Gives headings levels below the page's own, without gaps, whatever number of # the text begins
+// with.
+function setLevels(tokens) {
+  const above = [0];
+  for (const token of tokens) {
+    if (token.type !== 'heading') continue;
+    while (above.length > 1 && above.at(-1) >= token.depth) above.pop();
+    above.push(token.depth);
+    token.level = Math.min(6, above.length);
+  }
+}
+
+function parseMarkdown(text) {
+  const tokens = marked.lexer(keepTabs(text))
+                     .filter((token) => token.type !== 'space' && token.type !== 'def');
+  setLevels(tokens);
+  return tokens;
 }
 
 const kSafeLink = /^(https?:\/\/|mailto:)/i;
@@ -29,13 +63,16 @@ export function safeHref(href) {
 
 function link(href, children) {
   const address = safeHref(href);
-  if (address === null) return el('span.dead-link', {title: 'This kind of link is not followed'}, ...children);
+  if (address === null)
+    return el('span.dead-link', {title: 'This kind of link is not followed'}, ...children);
   return el('a', {href: address, target: '_blank', rel: 'noopener noreferrer'}, ...children);
 }
 
 // marked leaves `raw` as it was written, and escapes `text`.
 function unescaped(text) {
-  return text.replace(/&(lt|gt|quot|#39|amp);/g, (_, name) => ({lt: '<', gt: '>', quot: '"', '#39': '\'', amp: '&'})[name]);
+  return text.replace(
+      /&(lt|gt|quot|#39|amp);/g,
+      (_, name) => ({lt: '<', gt: '>', quot: '"', '#39': '\'', amp: '&'})[name]);
 }
 
 const kInline = {
@@ -58,32 +95,44 @@ function inline(tokens = []) {
 }
 
 function cell(tag, align, tokens) {
-  return el(align ? `${tag}.align-${align}` : tag, tag === 'th' ? {scope: 'col'} : {}, ...inline(tokens));
+  return el(
+      align ? `${tag}.align-${align}` : tag, tag === 'th' ? {scope: 'col'} : {}, ...inline(tokens));
 }
 
 function table(t) {
   const head = el('tr', {}, ...t.header.map((h, i) => cell('th', t.align[i], h.tokens)));
-  const body = t.rows.map((row) => el('tr', {}, ...row.map((c, i) => cell('td', t.align[i], c.tokens))));
-  return el('div.table-scroll', {tabindex: '0', role: 'group', 'aria-label': 'Table'},
+  const body =
+      t.rows.map((row) => el('tr', {}, ...row.map((c, i) => cell('td', t.align[i], c.tokens))));
+  return el(
+      'div.table-scroll', {tabindex: '0', role: 'group', 'aria-label': 'Table'},
       el('table', {}, el('thead', {}, head), el('tbody', {}, ...body)));
 }
 
 function listItem(item) {
-  const box = item.task ? el('input', {type: 'checkbox', disabled: true, checked: item.checked,
-    'aria-label': item.checked ? 'done' : 'to do'}) : null;
+  const box = item.task ? el('input', {
+    type: 'checkbox',
+    disabled: true,
+    checked: item.checked,
+    'aria-label': item.checked ? 'done' : 'to do'
+  }) :
+                          null;
   return el(item.task ? 'li.task' : 'li', {}, box, ...item.tokens.flatMap(block));
 }
 
 function list(t) {
-  return el(t.ordered ? 'ol' : 'ul', t.ordered && t.start !== 1 ? {start: t.start} : {}, ...t.items.map(listItem));
+  return el(
+      t.ordered ? 'ol' : 'ul', t.ordered && t.start !== 1 ? {start: t.start} : {},
+      ...t.items.map(listItem));
 }
 
 const kBlock = {
-  // The page's own headings stand above those of an answer.
-  heading: (t) => [el(`h${Math.min(6, t.depth + 2)}.level-${t.depth}`, {}, ...inline(t.tokens))],
+  // Inside of another block a heading is no part of the outline.
+  heading: (t) => [el(
+      t.level ? `h${t.level}.level-${t.depth}` : `p.level-${t.depth}`, {}, ...inline(t.tokens))],
   paragraph: (t) => [el('p', {}, ...inline(t.tokens))],
   text: (t) => t.tokens ? inline(t.tokens) : [decodeEntities(t.raw)],
-  code: (t) => [codeBlock(t.text, (t.lang ?? '').trim().split(/[\s{,:]/)[0])],
+  code:
+      (t) => [codeBlock(t.text.replaceAll(kTab, '\t'), (t.lang ?? '').trim().split(/[\s{,:]/)[0])],
   blockquote: (t) => [el('blockquote', {}, ...t.tokens.flatMap(block))],
   list: (t) => [list(t)],
   table: (t) => [table(t)],
@@ -102,8 +151,8 @@ function spoken(node) {
   return node.dataset?.spoken ?? Array.from(node.childNodes, spoken).join('');
 }
 
-// An element that follows a growing text. Blocks that have not changed stay as they are, so selection, scroll
-// positions and highlighting outlive the stream.
+// An element that follows a growing text. Blocks that have not changed stay as they are, so
+// selection, scroll positions and highlighting outlive the stream.
 export class MarkdownView {
   #root;
   #text = null;
@@ -118,7 +167,9 @@ export class MarkdownView {
     this.#text = text;
     const tokens = parseMarkdown(text);
     let same = 0;
-    while (same < tokens.length && same < this.#blocks.length && tokens[same].raw === this.#blocks[same].raw) same++;
+    while (same < tokens.length && same < this.#blocks.length &&
+           tokens[same].raw === this.#blocks[same].raw)
+      same++;
     for (const {nodes} of this.#blocks.splice(same)) nodes.forEach((node) => node.remove());
     for (const token of tokens.slice(same)) {
       const nodes = token.type === 'text' ? [el('p', {}, ...block(token))] : block(token);

@@ -5,7 +5,8 @@ function place(menu, button) {
   const at = button.getBoundingClientRect();
   const {width, height} = menu.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(at.right - width, innerWidth - width - 8))}px`;
-  menu.style.top = `${at.bottom + height + 8 > innerHeight ? Math.max(8, at.top - height - 4) : at.bottom + 4}px`;
+  menu.style.top = `${
+      at.bottom + height + 8 > innerHeight ? Math.max(8, at.top - height - 4) : at.bottom + 4}px`;
 }
 
 // items: [{icon, label, action, danger}]. Arrow keys move, Escape closes and gives the focus back.
@@ -15,8 +16,11 @@ export function openMenu(button, items) {
     menu.hidePopover();
     item.action();
   };
-  menu.append(...items.map((item) => el(item.danger ? 'button.danger' : 'button',
-      {type: 'button', role: 'menuitem', tabindex: '-1', onclick: () => choose(item)}, icon(item.icon), item.label)));
+  menu.append(...items.map(
+      (item) =>
+          el(item.danger ? 'button.danger' : 'button',
+             {type: 'button', role: 'menuitem', tabindex: '-1', onclick: () => choose(item)},
+             icon(item.icon), item.label)));
   menu.addEventListener('keydown', (event) => {
     const buttons = [...menu.children];
     const at = buttons.indexOf(document.activeElement);
@@ -32,7 +36,7 @@ export function openMenu(button, items) {
     if (menu.contains(document.activeElement)) button.focus();
     menu.remove();
   });
-  document.body.append(menu);
+  button.after(menu);
   menu.showPopover();
   place(menu, button);
   button.setAttribute('aria-expanded', 'true');

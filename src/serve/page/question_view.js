@@ -2,9 +2,11 @@
 import {copyButton} from './clipboard.js';
 import {el, iconButton} from './dom.js';
 
-// Enter sends where there is a keyboard; a finger's Enter is a new line, and so is one that ends a composition.
+// Enter sends where there is a keyboard; a finger's Enter is a new line, and so is one that ends a
+// composition.
 export function sendsOn(event) {
-  return event.key === 'Enter' && !event.shiftKey && !event.isComposing && !matchMedia('(pointer: coarse)').matches;
+  return event.key === 'Enter' && !event.shiftKey && !event.isComposing &&
+      !matchMedia('(pointer: coarse)').matches;
 }
 
 // Lets a text field be as high as its text.
@@ -30,8 +32,10 @@ export class QuestionView {
   update() {}
 
   #show() {
-    this.node.replaceChildren(this.#bubble,
-        el('footer.actions', {}, this.#edit, copyButton('Copy message', () => this.#message.content)));
+    this.node.replaceChildren(
+        this.#bubble,
+        el('footer.actions', {}, this.#edit,
+           copyButton('Copy message', () => this.#message.content)));
   }
 
   edit() {
@@ -54,11 +58,16 @@ export class QuestionView {
         send();
       }
     });
-    this.node.replaceChildren(el('form.editor', {onsubmit: (event) => {
-      event.preventDefault();
-      send();
-    }}, field, el('p.hint', {}, 'What came after this message will be dropped.'),
-    el('button.plain', {type: 'button', onclick: cancel}, 'Cancel'), el('button.primary', {type: 'submit'}, 'Send')));
+    this.node.replaceChildren(
+        el('form.editor', {
+          onsubmit: (event) => {
+            event.preventDefault();
+            send();
+          }
+        },
+           field, el('p.hint', {}, 'What came after this message will be dropped.'),
+           el('button.plain', {type: 'button', onclick: cancel}, 'Cancel'),
+           el('button.primary', {type: 'submit'}, 'Send')));
     fitHeight(field);
     field.focus();
     field.setSelectionRange(field.value.length, field.value.length);

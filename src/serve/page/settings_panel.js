@@ -6,7 +6,11 @@ function numberField(name, settings, save) {
   const {label, hint} = kFields[name];
   const error = el('span.field-error', {id: `${name}-error`, role: 'status'});
   const field = el('input', {
-    'id': `setting-${name}`, 'type': 'text', 'inputmode': 'decimal', 'autocomplete': 'off', 'placeholder': 'default',
+    'id': `setting-${name}`,
+    'type': 'text',
+    'inputmode': 'decimal',
+    'autocomplete': 'off',
+    'placeholder': 'default',
     'aria-describedby': `${name}-hint ${name}-error`,
   });
   const check = () => {
@@ -23,8 +27,8 @@ function numberField(name, settings, save) {
     check();
     save();
   });
-  const node = el('div.field', {}, el('label', {for: field.id}, label), field,
-      el('span.field-hint', {id: `${name}-hint`}, hint), error);
+  const node = el('div.field', {}, el('label', {for: field.id
+                  }, label), field, el('span.field-hint', {id: `${name}-hint`}, hint), error);
   return {node, show};
 }
 

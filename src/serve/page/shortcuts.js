@@ -25,9 +25,10 @@ export function setUpShortcuts(actions) {
   byId('shortcuts').append(...[...kInField, ...kShortcuts].map(listed));
   document.addEventListener('keydown', (event) => {
     // An open dialog and an open menu have a keyboard of their own.
-    if (event.isComposing || document.querySelector('dialog[open], .menu')) return;
+    if (event.isComposing || document.querySelector('dialog[open], .menu:popover-open')) return;
     const alone = !event.ctrlKey && !event.metaKey && !event.shiftKey;
-    const found = kShortcuts.find(({code, keys}) => code === event.code && event.altKey === (keys[0] === 'Alt'));
+    const found = kShortcuts.find(
+        ({code, keys}) => code === event.code && event.altKey === (keys[0] === 'Alt'));
     if (!found || !alone) return;
     if (found.action !== 'stop') event.preventDefault();
     actions[found.action]();

@@ -24,7 +24,8 @@ export class Sidebar {
       event.stopPropagation();
       this.#set(false);
     });
-    kNarrow.addEventListener('change', () => this.#set(!kNarrow.matches && readLocal('sidebar', true)));
+    kNarrow.addEventListener(
+        'change', () => this.#set(!kNarrow.matches && readLocal('sidebar', true)));
     this.#set(this.#open);
   }
 
@@ -38,8 +39,10 @@ export class Sidebar {
 
   toggle() {
     this.#set(!this.#open);
-    if (!kNarrow.matches) writeLocal('sidebar', this.#open);
-    else if (this.#open) byId('new-conversation').focus();
+    if (!kNarrow.matches)
+      writeLocal('sidebar', this.#open);
+    else if (this.#open)
+      byId('new-conversation').focus();
   }
 
   // Where it covers the page.
@@ -63,7 +66,8 @@ export class Sidebar {
         list = el('ul', {'aria-label': day});
         parts.push(el('h2', {}, day), list);
       }
-      list.append(this.#item(conversation, conversation.id === currentId, running.has(conversation.id)));
+      list.append(
+          this.#item(conversation, conversation.id === currentId, running.has(conversation.id)));
     }
     this.#list.replaceChildren(...parts);
     if (focused) this.#list.querySelector(`[data-conversation="${focused}"] button`)?.focus();
@@ -72,28 +76,49 @@ export class Sidebar {
   #item(conversation, current, running) {
     const {id, title} = conversation;
     const item = el('li', {'data-conversation': id});
-    const select = el('button.conversation', {
-      'type': 'button', 'aria-current': current ? 'true' : null, 'title': title, 'onclick': () => this.#handlers.select(id),
-    }, el('span.title', {}, title), running ? el('span.running', {role: 'img', 'aria-label': 'answering'}) : null);
-    const more = iconButton('more', `Actions for ${title}`, () => openMenu(more, [
-      {icon: 'edit', label: 'Rename', action: () => this.#rename(item, conversation)},
-      {icon: 'save', label: 'Export as JSON', action: () => this.#handlers.exportFile(id)},
-      {icon: 'trash', label: 'Delete', danger: true, action: () => this.#handlers.remove(id)},
-    ]), {'aria-haspopup': 'menu', 'aria-expanded': 'false'});
+    const select =
+        el('button.conversation', {
+          'type': 'button',
+          'aria-current': current ? 'true' : null,
+          'title': title,
+          'onclick': () => this.#handlers.select(id),
+        },
+           el('span.title', {}, title),
+           running ? el('span.running', {role: 'img', 'aria-label': 'answering'}) : null);
+    const more = iconButton(
+        'more', `Actions for ${title}`,
+        () => openMenu(
+            more,
+            [
+              {
+                icon: 'edit',
+                label: 'Rename',
+                action: () => this.#rename(item, [select, more], conversation)
+              },
+              {icon: 'save', label: 'Export as JSON', action: () => this.#handlers.exportFile(id)},
+              {
+                icon: 'trash',
+                label: 'Delete',
+                danger: true,
+                action: () => this.#handlers.remove(id)
+              },
+            ]),
+        {'aria-haspopup': 'menu', 'aria-expanded': 'false'});
     item.append(select, more);
     return item;
   }
 
-  #rename(item, {id, title}) {
-    const before = [...item.childNodes];
-    const field = el('input', {'type': 'text', 'aria-label': 'Name of the conversation', 'maxlength': '120'});
+  // A field in the place of the item's `parts`.
+  #rename(item, parts, {id, title}) {
+    const field =
+        el('input', {'type': 'text', 'aria-label': 'Name of the conversation', 'maxlength': '120'});
     field.value = title;
     let done = false;
     const finish = (keep) => {
       if (done) return;
       done = true;
-      item.replaceChildren(...before);
-      before[0].focus();
+      item.replaceChildren(...parts);
+      parts[0].focus();
       const name = field.value.trim();
       if (keep && name !== '' && name !== title) this.#handlers.rename(id, name);
     };

@@ -1,4 +1,5 @@
-// Conversations, kept in the browser (IndexedDB). Where that is refused, they last as long as the page.
+// Conversations, kept in the browser (IndexedDB). Where that is refused, they last as long as the
+// page.
 
 const kDatabase = 'baltoro';
 const kTable = 'conversations';
@@ -55,5 +56,7 @@ export class ConversationStore {
 
 // crypto.randomUUID exists only on https and on this machine.
 export function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0')).join('');
+  return Array
+      .from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, '0'))
+      .join('');
 }

@@ -12,6 +12,8 @@ const kGeneral = [
   {text: 'What is (1234.5 - 67.8) * 90 / 7?', calculator: true},
 ];
 
+// `model`: its name, or null while it is not known.
 export function suggestionsFor(model) {
-  return /story/i.test(model ?? '') ? kStory : kGeneral;
+  if (model === null) return [];
+  return /story/i.test(model) ? kStory : kGeneral;
 }

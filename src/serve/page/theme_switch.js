@@ -11,8 +11,10 @@ function chosen() {
 
 function setTheme(theme) {
   writeLocal('theme', theme);
-  if (theme === 'system') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+  if (theme === 'system')
+    delete document.documentElement.dataset.theme;
+  else
+    document.documentElement.dataset.theme = theme;
 }
 
 // Wires the button of the header and the three choices of the settings.

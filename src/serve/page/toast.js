@@ -9,10 +9,15 @@ export function hideToast() {
 }
 
 export function showToast(text, action = null) {
-  const button = action && el('button.plain', {type: 'button', onclick: () => {
-    hideToast();
-    action.run();
-  }}, action.label);
+  const button = action &&
+      el('button.plain', {
+                   type: 'button',
+                   onclick: () => {
+                     hideToast();
+                     action.run();
+                   }
+                 },
+         action.label);
   byId('toast').replaceChildren(el('div.toast', {}, el('span', {}, text), button));
   clearTimeout(timer);
   timer = setTimeout(hideToast, kShownMs);

@@ -24,8 +24,10 @@ export class ToolCard {
   #state = el('span.tool-state');
   #given = row('Arguments');
   #result = row('Result');
-  node = el('div.tool-card', {role: 'group'},
-      el('div.tool-head', {}, icon('tool'), this.#name, this.#state), this.#given.node, this.#result.node);
+  node =
+      el('div.tool-card', {role: 'group'},
+         el('div.tool-head', {}, icon('tool'), this.#name, this.#state), this.#given.node,
+         this.#result.node);
 
   // `result`: the message of the tool, or undefined; `open`: it may still come.
   update(call, result, open) {

@@ -22,7 +22,8 @@ function run(name, argumentsText) {
     throw new Error('the arguments are no JSON');
   }
   if (name !== 'calculator') throw new Error(`there is no tool ${name}`);
-  if (typeof given?.expression !== 'string') throw new Error('the argument expression must be text');
+  if (typeof given?.expression !== 'string')
+    throw new Error('the argument expression must be text');
   return evaluate(given.expression);
 }
 

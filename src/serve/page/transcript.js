@@ -7,9 +7,12 @@ import {QuestionView} from './question_view.js';
 function groupsOf(messages) {
   const groups = [];
   for (const message of messages) {
-    if (message.role === 'user') groups.push({kind: 'question', messages: [message]});
-    else if (groups.at(-1)?.kind === 'answer') groups.at(-1).messages.push(message);
-    else groups.push({kind: 'answer', messages: [message]});
+    if (message.role === 'user')
+      groups.push({kind: 'question', messages: [message]});
+    else if (groups.at(-1)?.kind === 'answer')
+      groups.at(-1).messages.push(message);
+    else
+      groups.push({kind: 'answer', messages: [message]});
   }
   return groups;
 }
@@ -40,8 +43,10 @@ export class Transcript {
   }
 
   #follow() {
-    if (this.#following) this.#scroller.scrollTop = this.#scroller.scrollHeight;
-    else this.#noteScroll();
+    if (this.#following)
+      this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    else
+      this.#noteScroll();
   }
 
   scrollToEnd() {
@@ -50,7 +55,8 @@ export class Transcript {
     this.#follow();
   }
 
-  // Brings the page to `messages`; `stream` fills the last of them, or is null. Views whose messages are still there stay.
+  // Brings the page to `messages`; `stream` fills the last of them, or is null. Views whose
+  // messages are still there stay.
   show(messages, stream) {
     const groups = groupsOf(messages);
     let same = 0;
@@ -64,7 +70,8 @@ export class Transcript {
   }
 
   #append({kind, messages}) {
-    const view = kind === 'question' ? new QuestionView(messages[0], this.#handlers) : new AnswerView(this.#handlers);
+    const view = kind === 'question' ? new QuestionView(messages[0], this.#handlers) :
+                                       new AnswerView(this.#handlers);
     this.#views.push({first: messages[0], view});
     this.#list.append(view.node);
   }

@@ -1,7 +1,8 @@
 // Puts the deltas of a streamed answer together, and measures it.
 
 function mergeCall(calls, delta) {
-  const call = calls[delta.index] ??= {id: '', type: 'function', function: {name: '', arguments: ''}};
+  const call =
+      calls[delta.index] ??= {id: '', type: 'function', function: {name: '', arguments: ''}};
   if (delta.id) call.id = delta.id;
   call.function.name += delta.function?.name ?? '';
   call.function.arguments += delta.function?.arguments ?? '';
@@ -9,7 +10,8 @@ function mergeCall(calls, delta) {
 
 // Times are milliseconds of any one clock.
 export class TurnStream {
-  turn = {role: 'assistant', content: '', reasoning_content: '', tool_calls: [], finish_reason: null};
+  turn =
+      {role: 'assistant', content: '', reasoning_content: '', tool_calls: [], finish_reason: null};
   #startedAt;
   #firstAt = null;
   #lastAt = null;
@@ -22,7 +24,8 @@ export class TurnStream {
   }
 
   get thinking() {
-    return this.#firstAt !== null && this.#thoughtUntil === null && this.turn.finish_reason === null;
+    return this.#firstAt !== null && this.#thoughtUntil === null &&
+        this.turn.finish_reason === null;
   }
 
   // Milliseconds for which nothing has come yet; null once something has.
@@ -61,7 +64,8 @@ export class TurnStream {
     this.turn.stats = this.stats(now);
   }
 
-  // tokens is counted by the server where `exact`; until its usage has come, each delta counts as one.
+  // tokens is counted by the server where `exact`; until its usage has come, each delta counts as
+  // one.
   stats(now) {
     const exact = this.#usage !== null;
     const tokens = exact ? this.#usage.completion_tokens : this.#deltas;
@@ -71,7 +75,8 @@ export class TurnStream {
       tokens,
       tokensPerSecond: tokens > 1 && seconds > 0 ? (tokens - 1) / seconds : null,
       firstTokenMs: this.#firstAt === null ? null : this.#firstAt - this.#startedAt,
-      thinkingMs: this.turn.reasoning_content === '' ? null : (this.#thoughtUntil ?? now) - this.#firstAt,
+      thinkingMs: this.turn.reasoning_content === '' ? null :
+                                                       (this.#thoughtUntil ?? now) - this.#firstAt,
       promptTokens: this.#usage?.prompt_tokens ?? null,
       reusedTokens: this.#usage?.prompt_tokens_details?.cached_tokens ?? null,
     };

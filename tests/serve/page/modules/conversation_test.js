@@ -1,21 +1,42 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import {
-  addUserMessage, apiMessages, dropAnswer, editUserMessage, exportedConversation, lastUserIndex, newConversation, titleOf,
-} from '../../../../src/serve/page/conversation.js';
+import {addUserMessage, apiMessages, dropAnswer, editUserMessage, exportedConversation, lastUserIndex, newConversation, titleOf,} from '../../../../src/serve/page/conversation.js';
 
-const kCall = {id: 'c1', type: 'function', function: {name: 'calculator', arguments: '{"expression":"1+1"}'}};
+const kCall = {
+  id: 'c1',
+  type: 'function',
+  function: {name: 'calculator', arguments: '{"expression":"1+1"}'}
+};
 
 function sample() {
   const conversation = newConversation('id', 1000);
   addUserMessage(conversation, 'first', 2000);
   conversation.messages.push(
-      {role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: [kCall], finish_reason: 'tool_calls', stats: {}},
-      {role: 'tool', tool_call_id: 'c1', name: 'calculator', content: '2'},
-      {role: 'assistant', content: 'two', reasoning_content: '', tool_calls: [], finish_reason: 'stop', stats: {}});
+      {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'hm',
+        tool_calls: [kCall],
+        finish_reason: 'tool_calls',
+        stats: {}
+      },
+      {role: 'tool', tool_call_id: 'c1', name: 'calculator', content: '2'}, {
+        role: 'assistant',
+        content: 'two',
+        reasoning_content: '',
+        tool_calls: [],
+        finish_reason: 'stop',
+        stats: {}
+      });
   addUserMessage(conversation, 'second', 3000);
-  conversation.messages.push({role: 'assistant', content: 'ok', reasoning_content: 'mm', tool_calls: [], finish_reason: 'stop'});
+  conversation.messages.push({
+    role: 'assistant',
+    content: 'ok',
+    reasoning_content: 'mm',
+    tool_calls: [],
+    finish_reason: 'stop'
+  });
   return conversation;
 }
 const contents = (conversation) => conversation.messages.map((m) => m.content);
@@ -69,7 +90,13 @@ test('a request holds thoughts and calls of earlier answers, and nothing of the 
 test('a failed answer without a word is not sent', () => {
   const conversation = newConversation('id', 0);
   addUserMessage(conversation, 'a', 1);
-  conversation.messages.push({role: 'assistant', content: '', reasoning_content: '', tool_calls: [], error: {status: 429}});
+  conversation.messages.push({
+    role: 'assistant',
+    content: '',
+    reasoning_content: '',
+    tool_calls: [],
+    error: {status: 429}
+  });
   assert.deepEqual(apiMessages(conversation, ' '), [{role: 'user', content: 'a'}]);
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import {SseParser, sseEvents} from '../../../../src/serve/page/sse.js';
+import {sseEvents, SseParser} from '../../../../src/serve/page/sse.js';
 
 function parse(pieces) {
   const events = [];
@@ -10,7 +10,8 @@ function parse(pieces) {
   return events;
 }
 
-const kText = ': a comment\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: lines\n\nid: 7\n\ndata\n\ndata: {"a": "ä€😀"}\r\rdata: cut';
+const kText =
+    ': a comment\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: lines\n\nid: 7\n\ndata\n\ndata: {"a": "ä€😀"}\r\rdata: cut';
 const kEvents = ['one', 'two\nlines', '', '{"a": "ä€😀"}'];
 
 test('a whole text gives its events, and none for what is cut off', () => {
@@ -18,17 +19,20 @@ test('a whole text gives its events, and none for what is cut off', () => {
 });
 
 test('any two pieces, and single characters, give the same events', () => {
-  for (let i = 0; i <= kText.length; i++) assert.deepEqual(parse([kText.slice(0, i), kText.slice(i)]), kEvents, `cut at ${i}`);
+  for (let i = 0; i <= kText.length; i++)
+    assert.deepEqual(parse([kText.slice(0, i), kText.slice(i)]), kEvents, `cut at ${i}`);
   assert.deepEqual(parse([...kText]), kEvents);
 });
 
 test('bytes may be cut inside a character', async () => {
   for (const size of [1, 2, 3, 5, 64]) {
     const bytes = new TextEncoder().encode(kText);
-    const stream = new ReadableStream({start(controller) {
-      for (let i = 0; i < bytes.length; i += size) controller.enqueue(bytes.slice(i, i + size));
-      controller.close();
-    }});
+    const stream = new ReadableStream({
+      start(controller) {
+        for (let i = 0; i < bytes.length; i += size) controller.enqueue(bytes.slice(i, i + size));
+        controller.close();
+      }
+    });
     const events = [];
     for await (const data of sseEvents(stream)) events.push(data);
     assert.deepEqual(events, kEvents, `pieces of ${size}`);
@@ -39,7 +43,9 @@ test('leaving the loop cancels the stream', async () => {
   let cancelled = false;
   const stream = new ReadableStream({
     pull: (controller) => controller.enqueue(new TextEncoder().encode('data: x\n\n')),
-    cancel: () => { cancelled = true; },
+    cancel: () => {
+      cancelled = true;
+    },
   });
   for await (const data of sseEvents(stream)) {
     assert.equal(data, 'x');
