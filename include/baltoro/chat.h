@@ -64,7 +64,7 @@ struct Conversation {
 // Reads the JSON of a chat request: an object with `messages` and the optional keys `tools`,
 // `thinking`, `thinking_effort`, `tool_choice`, `response_format` and `add_generation_prompt`;
 // other keys are not looked at. Content may be null, a string or a list of {"type": "text",
-// "text"}. Throws Error{kUsage} with line and column, or with the path of the wrong value
+// "text"}; `thinking` a boolean or {"type": "enabled" | "disabled"}. Throws Error{kUsage} with line and column, or with the path of the wrong value
 // ("messages[2].content: ..."), and Error{kUnsupported} for content that is not text.
 Conversation parse_conversation(std::string_view json);
 

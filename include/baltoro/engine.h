@@ -68,6 +68,8 @@ struct EngineInfo {
   int num_threads = 1;
   std::int64_t vocab_size = 0;
   std::int64_t num_layers = 0;
+  // Tokens of the longest sequence that the model was made for; absent: its config.json does not say.
+  std::optional<std::int64_t> max_positions;
   std::int64_t total_params = 0;
   std::int64_t active_params = 0;
   std::int64_t weight_bytes = 0;  // all tensors of the text model

@@ -53,6 +53,10 @@ struct Generation {
   StopReason reason = StopReason::kMaxTokens;
 };
 
+// What generation_config.json asks for: greedy, unless it says do_sample or gives any sampling value.
+// The other parameters are at their defaults.
+SamplingParams default_sampling(const GenerationDefaults& defaults);
+
 // Generates from session.logits() on. Every chosen token but the last is decoded, so that the
 // session ends one token short of prompt + ids: feed ids.back() to continue. The random choice of a
 // token depends on (seed, position, logits) and, with penalties, on the tokens before it; what the

@@ -35,15 +35,8 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
 GenerateOptions resolve(const SamplingOptions& options, const GenerationDefaults& defaults,
                         std::int64_t default_max_tokens) {
   GenerateOptions out;
+  out.sampling = default_sampling(defaults);
   SamplingParams& sampling = out.sampling;
-  const bool model_samples = defaults.do_sample.value_or(defaults.temperature || defaults.top_p ||
-                                                         defaults.top_k || defaults.min_p);
-  sampling.temperature = model_samples ? defaults.temperature.value_or(1.0f) : 0.0f;
-  if (model_samples) {
-    sampling.top_k = defaults.top_k.value_or(0);
-    sampling.top_p = defaults.top_p.value_or(1.0f);
-    sampling.min_p = defaults.min_p.value_or(0.0f);
-  }
   sampling.temperature = options.temperature.value_or(sampling.temperature);
   sampling.top_k = options.top_k.value_or(sampling.top_k);
   sampling.top_p = options.top_p.value_or(sampling.top_p);

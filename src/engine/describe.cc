@@ -112,6 +112,7 @@ EngineInfo describe(const Model& model, const Backend& backend, const SequenceSt
   info.num_threads = backend.num_threads();
   info.vocab_size = config.vocab_size;
   info.num_layers = config.num_layers;
+  info.max_positions = config.max_positions;
   info.total_params = embedding.params + always.params + routed.params;
   info.active_params = always.params + chosen.params;
   info.weight_bytes = embedding.bytes + always.bytes + routed.bytes;

@@ -41,6 +41,18 @@ class TextStream {
 
 }  // namespace
 
+SamplingParams default_sampling(const GenerationDefaults& defaults) {
+  SamplingParams sampling;
+  const bool samples = defaults.do_sample.value_or(defaults.temperature || defaults.top_p ||
+                                                   defaults.top_k || defaults.min_p);
+  sampling.temperature = samples ? defaults.temperature.value_or(1.0f) : 0.0f;
+  if (!samples) return sampling;
+  sampling.top_k = defaults.top_k.value_or(0);
+  sampling.top_p = defaults.top_p.value_or(1.0f);
+  sampling.min_p = defaults.min_p.value_or(0.0f);
+  return sampling;
+}
+
 Generation generate(Session& session, const Tokenizer* tokenizer, const GenerateOptions& options,
                     const std::function<bool(const GeneratedToken&)>& on_token) {
   check(options, tokenizer);

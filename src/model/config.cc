@@ -263,6 +263,14 @@ void read_token_ids(ConfigReader& reader, ModelConfig& config) {
   config.eos_token_id = reader.optional_integer({"eos_token_id"}, range);
 }
 
+void read_max_positions(ConfigReader& reader, ModelConfig& config) {
+  constexpr IntegerRange kPositions = {1, std::int64_t{1} << 40};
+  config.max_positions = reader.optional_integer({"max_position_embeddings"}, kPositions);
+  if (!config.max_positions) {
+    config.max_positions = reader.optional_integer({"model_max_length"}, kPositions);
+  }
+}
+
 // Nothing unless every size is there: the text model does not need it.
 std::optional<VisionConfig> read_vision(const nlohmann::json& root) {
   const auto found = root.find("vision_config");
@@ -351,6 +359,7 @@ ModelConfig parse_config(std::string_view text, const std::string& where,
   read_activation(reader, config.activation);
   read_attn_res(reader, config);
   read_token_ids(reader, config);
+  read_max_positions(reader, config);
   reader.throw_if_bad();
 
   config.vision = read_vision(*root);

@@ -166,6 +166,8 @@ struct ModelConfig {
   std::optional<std::int64_t> bos_token_id;
   std::optional<std::int64_t> eos_token_id;
   std::optional<std::int64_t> pad_token_id;
+  // Tokens of the longest sequence that the model was made for. Nothing is sized by it.
+  std::optional<std::int64_t> max_positions;
   std::optional<VisionConfig> vision;
   ReleaseLayout layout;
 

@@ -21,6 +21,7 @@ class AnswerStream {
   std::vector<ChatDelta> finish(bool stopped);
   // Whether a stop string was seen: nothing comes after it.
   bool matched() const { return matcher_.matched(); }
+  const std::string* match() const { return matcher_.match(); }
   // The answer so far as it was generated: what a stop string holds back or cut off is in it.
   const ChatResult& raw() const { return parser_.result(); }
   // The content so far, as far as it was returned.

@@ -118,6 +118,16 @@ ToolChoice parse_tool_choice(const JsonField& choice) {
        choice.path, word);
 }
 
+// A boolean, or an object with the word for it, as Moonshot's service has it.
+std::optional<bool> parse_thinking(const JsonField& thinking) {
+  if (!thinking.is(Kind::kObject)) return thinking.optional_bool();
+  const std::string type = thinking["type"].required_string();
+  if (type == "enabled") return true;
+  if (type == "disabled") return false;
+  fail(ErrorCode::kUsage, "{}.type: expected enabled or disabled, found \"{}\"", thinking.path,
+       type);
+}
+
 ResponseFormat parse_response_format(const JsonField& format) {
   if (!format.present()) return {};
   format.expect(Kind::kObject, "an object {\"type\"}");
@@ -149,7 +159,7 @@ Conversation parse_conversation(const JsonField& request) {
     conversation.messages.push_back(parse_message(message));
   }
   conversation.tools = parse_tools(request["tools"]);
-  conversation.thinking = request["thinking"].optional_bool();
+  conversation.thinking = parse_thinking(request["thinking"]);
   const JsonField effort = request["thinking_effort"];
   if (effort.value != nullptr) conversation.thinking_effort = effort.optional_string();
   conversation.tool_choice = parse_tool_choice(request["tool_choice"]);

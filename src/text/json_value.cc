@@ -15,6 +15,10 @@ namespace {
 // Recursion ends here; deeper texts are refused, not followed to the end of the stack.
 constexpr int kMaxDepth = 256;
 
+// A value takes some fifty times the bytes of its shortest text, so that a short text could fill the
+// memory. The longest prompt of token ids has half as many.
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 21;
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -115,6 +119,7 @@ class JsonReader {
   bool value(JsonValue& out, int depth) {
     skip_space();
     if (depth > kMaxDepth) return refuse("nested deeper than 256 levels");
+    if (++num_values_ > kMaxValues) return refuse("more than 2097152 values");
     const std::size_t begin = pos_;
     if (!unplaced_value(out, depth)) return false;
     out.source = text_.substr(begin, pos_ - begin);
@@ -274,6 +279,7 @@ class JsonReader {
 
   std::string_view text_;
   Mode mode_;
+  std::int64_t num_values_ = 0;
   std::size_t pos_ = 0;
   std::string_view error_;
 };

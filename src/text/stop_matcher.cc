@@ -17,23 +17,23 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 }
 
 std::string StopMatcher::feed(std::string_view text) {
-  if (matched_) return {};
+  if (matched()) return {};
   if (stops_.empty()) return std::string(text);
   held_ += text;
 
   // The earliest end decides, so that the result does not depend on how the text was cut.
   std::size_t best_end = std::string::npos, best_begin = std::string::npos;
-  for (const std::string& stop : stops_) {
-    const std::size_t begin = held_.find(stop);
+  for (std::size_t i = 0; i < stops_.size(); ++i) {
+    const std::size_t begin = held_.find(stops_[i]);
     if (begin == std::string::npos) continue;
-    const std::size_t end = begin + stop.size();
+    const std::size_t end = begin + stops_[i].size();
     if (end < best_end || (end == best_end && begin < best_begin)) {
       best_end = end;
       best_begin = begin;
+      match_idx_ = i;
     }
   }
-  if (best_end != std::string::npos) {
-    matched_ = true;
+  if (matched()) {
     held_.resize(best_begin);
     return std::exchange(held_, {});
   }
@@ -49,6 +49,6 @@ std::string StopMatcher::feed(std::string_view text) {
   return released;
 }
 
-std::string StopMatcher::finish() { return matched_ ? std::string() : std::exchange(held_, {}); }
+std::string StopMatcher::finish() { return matched() ? std::string() : std::exchange(held_, {}); }
 
 }  // namespace baltoro

@@ -1,6 +1,8 @@
 // Finds stop strings in text that arrives in pieces.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +21,14 @@ class StopMatcher {
   std::string feed(std::string_view text);
   // What was held back, at the end of the text.
   std::string finish();
-  bool matched() const noexcept { return matched_; }
+  bool matched() const noexcept { return match_idx_.has_value(); }
+  // The stop string that was found, or nullptr. Valid until the matcher is changed.
+  const std::string* match() const noexcept { return match_idx_ ? &stops_[*match_idx_] : nullptr; }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;  // a proper prefix of some stop string
-  bool matched_ = false;
+  std::optional<std::size_t> match_idx_;
 };
 
 }  // namespace baltoro

@@ -41,6 +41,7 @@ TEST(ConfigOfTheRelease, KimiK3) {
   EXPECT_TRUE(c.moe.stable_norm);
   EXPECT_EQ(c.moe.shared_ffn_size(), 6144);
   EXPECT_EQ(c.eos_token_id, 163586);
+  EXPECT_EQ(c.max_positions, 1048576);
   EXPECT_TRUE(c.layout.nested);
   EXPECT_TRUE(c.layout.mxfp4_experts);
   ASSERT_TRUE(c.vision.has_value());

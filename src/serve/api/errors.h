@@ -1,0 +1,38 @@
+// Refusals: the exception that carries an HTTP status, and the two shapes in which clients read one.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "baltoro/error.h"
+#include "serve/http_error.h"
+
+namespace baltoro::serve {
+
+// A refusal whose status and code are known where it is made. Other errors get theirs by describe().
+class RequestError : public Error {
+ public:
+  explicit RequestError(HttpError error)
+      : Error(ErrorCode::kUsage, error.message), error_(std::move(error)) {}
+  const HttpError& http() const noexcept { return error_; }
+
+ private:
+  HttpError error_;
+};
+
+// Of an exception that left the handling of a request. A message about a field begins with its path,
+// "messages[2].content: ...", which becomes `param`.
+HttpError describe(const std::exception& exception);
+
+enum class ErrorShape {
+  kOpenAi,     // {"error": {"message", "type", "param", "code"}}
+  kAnthropic,  // {"type": "error", "error": {"type", "message"}}
+};
+
+std::string error_body(const HttpError& error, ErrorShape shape);
+void send_error(HttpReply& reply, const HttpError& error, ErrorShape shape);
+
+// The last event of a stream that failed after it had begun.
+std::string error_event(const HttpError& error, ErrorShape shape);
+
+}  // namespace baltoro::serve
