@@ -74,7 +74,10 @@ class Sampler {
   void count_prompt(std::size_t vocab_size);
   std::span<const float> adjust(std::span<const float> logits);
   void apply_constraint();
+  double weigh(std::span<const float> logits, float max, float temperature);
+  void filter(std::span<const float> logits, double total);
   TokenId draw(std::span<const float> logits, float max, std::uint64_t step);
+  TokenId draw_from_all(double left) const;
   void report(std::span<const float> logits, float max, TokenId best, Choice& choice);
 
   SamplingParams params_;
@@ -85,7 +88,7 @@ class Sampler {
   std::vector<std::uint32_t> seen_;
   std::vector<float> adjusted_;  // [V]
   std::vector<std::uint64_t> mask_;
-  std::vector<float> probability_;
+  std::vector<float> weights_;  // [V]
   std::vector<TokenId> order_;
 };
 

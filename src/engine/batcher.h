@@ -12,6 +12,7 @@
 
 #include "baltoro/engine.h"
 #include "baltoro/scheduler.h"
+#include "core/parallel.h"
 #include "engine/job.h"
 #include "engine/reuse.h"
 
@@ -59,6 +60,14 @@ class Batcher {
     std::optional<std::size_t> choice;  // absent: the job reads its prompt
   };
 
+  // The next token of a choice.
+  struct Drawing {
+    Job* job = nullptr;
+    std::size_t choice = 0;
+    Choice drawn;
+    std::optional<Error> error;
+  };
+
   void end_late();
   void plan_generating();
   void plan_reading();
@@ -68,7 +77,10 @@ class Batcher {
   void collect();
   void note_read(Job& job, const BatchItem& item);
   void start_generating(Job& job);
-  void choose_next(Job& job, std::size_t choice);
+  static void draw(Drawing& drawing);
+  void draw_all();
+  // Tells the consumer, and ends the choice where this was its last token.
+  void hand_out(Drawing& drawing);
   void end_choice(Job& job, std::size_t choice, EndReason reason,
                   std::optional<Error> error = std::nullopt);
 
@@ -80,6 +92,8 @@ class Batcher {
   std::size_t turn_ = 0;  // of prompts, for the rows of a step
   std::vector<BatchItem> items_;
   std::vector<Owner> owners_;  // one an item
+  std::vector<Drawing> drawings_;
+  ThreadPool pool_;
   std::vector<Ending> endings_;
   SchedulerStats stats_;
 };

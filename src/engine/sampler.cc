@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "engine/logits.h"
 
 namespace baltoro {
 namespace {
@@ -78,18 +79,16 @@ double uniform(std::uint64_t seed, std::uint64_t step) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// Calls visit(token) for every token that is not banned; `banned` is sorted.
+// Calls visit(begin, end) for every stretch of tokens that are not banned; `banned` is sorted.
 template <typename Visit>
 void for_each_allowed(std::size_t vocab_size, std::span<const TokenId> banned, Visit&& visit) {
-  auto next = banned.begin();
-  for (std::size_t i = 0; i < vocab_size; ++i) {
-    const auto token = static_cast<TokenId>(i);
-    if (next != banned.end() && *next == token) {
-      ++next;
-      continue;
-    }
-    visit(token);
+  std::size_t begin = 0;
+  for (const TokenId token : banned) {
+    const std::size_t end = std::min(vocab_size, static_cast<std::size_t>(token));
+    if (begin < end) visit(begin, end);
+    begin = end + 1;
   }
+  if (begin < vocab_size) visit(begin, vocab_size);
 }
 
 struct Scan {
@@ -100,20 +99,22 @@ struct Scan {
 // Finds the largest allowed logit.
 Scan scan(std::span<const float> logits, std::span<const TokenId> banned) {
   Scan result;
-  for_each_allowed(logits.size(), banned, [&](TokenId token) {
-    const float x = logits[static_cast<std::size_t>(token)];
-    if (x > result.max) result = {token, x};
+  for_each_allowed(logits.size(), banned, [&](std::size_t begin, std::size_t end) {
+    const std::span<const float> part = logits.subspan(begin, end - begin);
+    const float max = largest(part);
+    if (!(max > result.max)) return;
+    const auto first = std::ranges::find(part, max) - part.begin();
+    result = {static_cast<TokenId>(begin + static_cast<std::size_t>(first)), max};
   });
   return result;
 }
 
 // The same for what the model gave; throws where there is nothing to choose from.
 Scan scan_row(std::span<const float> logits, std::span<const TokenId> banned) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) {
-      fail(ErrorCode::kNonFinite, "the logit of token {} of {} is NaN: no token can be chosen", i,
-           logits.size());
-    }
+  if (has_nan(logits)) {
+    const auto bad = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
+    fail(ErrorCode::kNonFinite, "the logit of token {} of {} is NaN: no token can be chosen",
+         bad - logits.begin(), logits.size());
   }
   const Scan result = scan(logits, banned);
   if (result.best < 0) {
@@ -141,34 +142,20 @@ void sort_most_likely(std::vector<TokenId>& order, std::size_t count,
                     [&](TokenId a, TokenId b) { return less(b, a); });
 }
 
-// Keeps the smallest set of the most likely candidates whose weight is at least `share` of the
-// whole.
-void keep_top_p(std::vector<TokenId>& order, std::span<const float> weights, double share,
+// Keeps the smallest set of the most likely candidates whose weight is at least `least`.
+void keep_top_p(std::vector<TokenId>& order, std::span<const float> weights, double least,
                 std::span<const float> logits) {
-  double total = 0;
-  for (TokenId token : order)
-    total += static_cast<double>(weights[static_cast<std::size_t>(token)]);
   // A heap, since few of a large vocabulary are usually taken.
   const LessLikely less{logits};
   std::make_heap(order.begin(), order.end(), less);
   auto end = order.end();
   double taken = 0;
-  while (end != order.begin() && taken < share * total) {
+  while (end != order.begin() && taken < least) {
     taken += static_cast<double>(weights[static_cast<std::size_t>(order.front())]);
     std::pop_heap(order.begin(), end, less);
     --end;
   }
   order.erase(order.begin(), end);
-}
-
-// log(sum exp(logits - max)) over the allowed tokens; max stays apart, so that huge logits keep
-// their digits.
-double log_sum_exp(std::span<const float> logits, std::span<const TokenId> banned, double max) {
-  double sum = 0;
-  for_each_allowed(logits.size(), banned, [&](TokenId token) {
-    sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(token)]) - max);
-  });
-  return std::log(sum);
 }
 
 }  // namespace
@@ -244,43 +231,81 @@ void Sampler::apply_constraint() {
   }
 }
 
-TokenId Sampler::draw(std::span<const float> logits, float max, std::uint64_t step) {
-  probability_.resize(logits.size());
+// weights_ = exp((logits - max) / temperature), 0 for banned tokens; returns the sum. `max` stays
+// apart, so that huge logits keep their digits.
+double Sampler::weigh(std::span<const float> logits, float max, float temperature) {
+  weights_.assign(logits.size(), 0);
+  double sum = 0;
+  for_each_allowed(logits.size(), banned_, [&](std::size_t begin, std::size_t end) {
+    const std::span<const float> part = logits.subspan(begin, end - begin);
+    exp_below(part, max, temperature, weights_.data() + begin);
+    sum += sum_of(std::span(weights_).subspan(begin, end - begin));
+  });
+  return sum;
+}
+
+// The tokens that top-k, top-p and min-p leave, into order_; `total` is the sum of all weights.
+void Sampler::filter(std::span<const float> logits, double total) {
+  const auto weight = [&](TokenId token) { return weights_[static_cast<std::size_t>(token)]; };
+  const auto top_k = static_cast<std::size_t>(params_.top_k);
+  const auto top_p = static_cast<double>(params_.top_p);
+  // What is less likely than this weighs, all taken together, half of what top-p leaves out.
+  const bool top_p_alone = top_k == 0 && top_p < 1;
+  const auto cutoff = static_cast<float>(
+      top_p_alone ? (1 - top_p) * total / static_cast<double>(2 * logits.size()) : 0);
   order_.clear();
   order_.reserve(logits.size());
-  for_each_allowed(logits.size(), banned_, [&](TokenId token) {
-    const auto i = static_cast<std::size_t>(token);
-    probability_[i] = std::exp((logits[i] - max) / params_.temperature);
-    if (probability_[i] > 0) order_.push_back(token);
-  });
-  const auto top_k = static_cast<std::size_t>(params_.top_k);
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] > cutoff) order_.push_back(static_cast<TokenId>(i));
+  }
   if (top_k > 0 && top_k < order_.size()) {
     sort_most_likely(order_, top_k, logits);
     order_.resize(top_k);
+    total = 0;
+    for (const TokenId token : order_) total += static_cast<double>(weight(token));
   }
-  if (params_.top_p < 1)
-    keep_top_p(order_, probability_, static_cast<double>(params_.top_p), logits);
+  if (top_p < 1) keep_top_p(order_, weights_, top_p * total, logits);
+  // The largest weight is 1.
   if (params_.min_p > 0) {
-    // The largest weight is 1.
-    std::erase_if(order_, [&](TokenId token) {
-      return probability_[static_cast<std::size_t>(token)] < params_.min_p;
-    });
+    std::erase_if(order_, [&](TokenId token) { return weight(token) < params_.min_p; });
   }
-  double total = 0;
-  for (TokenId token : order_)
-    total += static_cast<double>(probability_[static_cast<std::size_t>(token)]);
-  double left = uniform(params_.seed, step) * total;
-  for (TokenId token : order_) {
-    left -= static_cast<double>(probability_[static_cast<std::size_t>(token)]);
+}
+
+TokenId Sampler::draw(std::span<const float> logits, float max, std::uint64_t step) {
+  double total = weigh(logits, max, params_.temperature);
+  const auto weight = [&](TokenId token) {
+    return static_cast<double>(weights_[static_cast<std::size_t>(token)]);
+  };
+  const double part = uniform(params_.seed, step);
+  if (params_.top_k == 0 && params_.top_p == 1 && params_.min_p == 0) {
+    return draw_from_all(part * total);
+  }
+  filter(logits, total);
+  total = 0;
+  for (const TokenId token : order_) total += weight(token);
+  double left = part * total;
+  for (const TokenId token : order_) {
+    left -= weight(token);
     if (left < 0) return token;
   }
   return order_.back();  // rounding of the sum
 }
 
+TokenId Sampler::draw_from_all(double left) const {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] == 0) continue;
+    last = i;
+    left -= static_cast<double>(weights_[i]);
+    if (left < 0) break;
+  }
+  return static_cast<TokenId>(last);
+}
+
 // Fills in the log probabilities, from what the model gave; `max` and `best` are those of the row.
 void Sampler::report(std::span<const float> logits, float max, TokenId best, Choice& choice) {
   const bool certain = std::isinf(max);
-  const double norm = certain ? 0 : log_sum_exp(logits, banned_, static_cast<double>(max));
+  const double norm = certain ? 0 : std::log(weigh(logits, max, 1));
   const auto logprob = [&](TokenId token) {
     if (certain) return token == best ? 0.0f : kNothing;
     const auto x = static_cast<double>(logits[static_cast<std::size_t>(token)]);
@@ -289,7 +314,9 @@ void Sampler::report(std::span<const float> logits, float max, TokenId best, Cho
   choice.logprob = logprob(choice.token);
   if (params_.num_logprobs == 0) return;
   order_.clear();
-  for_each_allowed(logits.size(), banned_, [&](TokenId token) { order_.push_back(token); });
+  for_each_allowed(logits.size(), banned_, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) order_.push_back(static_cast<TokenId>(i));
+  });
   const auto count = std::min(static_cast<std::size_t>(params_.num_logprobs), order_.size());
   sort_most_likely(order_, count, logits);
   for (std::size_t i = 0; i < count; ++i) choice.top.push_back({order_[i], logprob(order_[i])});

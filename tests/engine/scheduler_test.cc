@@ -1,9 +1,11 @@
 // Requests through the scheduler: each gets what it would get alone, whatever happens to others.
 #include "baltoro/scheduler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <deque>
 #include <future>
 #include <thread>
