@@ -57,13 +57,14 @@ struct ConvPart {
 class KdaHead {
  public:
   KdaHead(const Context& context, const KdaMixArgs& args, const SequenceRows& sequence,
-          std::int64_t head, const KdaWork& work)
+          std::int64_t head, const float* state_ahead, const KdaWork& work)
       : context_(context),
         leaf_(context.leaf),
         args_(args),
         shape_(args.shape),
         sequence_(sequence),
         head_(head),
+        state_ahead_(state_ahead),
         work_(work),
         prompt_(sequence.origin == Origin::kPrompt),
         rate_(std::exp(args.a_log[head])) {
@@ -177,6 +178,7 @@ class KdaHead {
     args.beta = work_.rows.beta[i];
     args.out = work_.out + i * dv;
     args.scratch = work_.step;
+    args.ahead = state_ahead_;
     leaf_.kda_step(args);
   }
 
@@ -221,11 +223,20 @@ class KdaHead {
   const KdaShape& shape_;
   const SequenceRows& sequence_;
   std::int64_t head_;
+  const float* state_ahead_;  // that the next task will need
   const KdaWork& work_;
   bool prompt_;
   float rate_;
   ConvPart q_{}, k_{}, v_{};
 };
+
+// The state of a task: of a head of a sequence.
+const float* task_state(const KdaMixArgs& args, std::int64_t task) {
+  const KdaShape& shape = args.shape;
+  const auto sequence = static_cast<std::size_t>(task / shape.num_heads);
+  return args.pool.state + args.batch.sequences[sequence].state_slot * shape.state_elements() +
+         task % shape.num_heads * shape.head_dim_k * shape.head_dim_v;
+}
 
 }  // namespace
 
@@ -234,15 +245,17 @@ void kda_mix(Context& context, const KdaMixArgs& args) {
   shape.shape = args.shape;
   context.scratch.reserve_workers(shape);
   const std::int64_t heads = args.shape.num_heads;
+  const auto sequences = static_cast<std::int64_t>(args.batch.sequences.size());
+  const std::int64_t tasks = sequences * heads;
   const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
     const KdaWork work = context.scratch.worker(shape, worker);
     for (std::int64_t task = begin; task < end; ++task) {
       const auto sequence = static_cast<std::size_t>(task / heads);
-      KdaHead(context, args, args.batch.sequences[sequence], task % heads, work).run();
+      const float* ahead = task_state(args, std::min(task + 1, tasks - 1));
+      KdaHead(context, args, args.batch.sequences[sequence], task % heads, ahead, work).run();
     }
   };
-  const auto sequences = static_cast<std::int64_t>(args.batch.sequences.size());
-  context.pool.parallel_for(sequences * heads, 1, body);
+  context.pool.parallel_for(tasks, 1, body);
 }
 
 }  // namespace baltoro::cpu

@@ -118,6 +118,8 @@ struct KdaStepArgs {
   float beta = 0;
   float* out = nullptr;      // [Dv]
   float* scratch = nullptr;  // [2 Dk]
+  // A state of the same shape that is needed next, which is asked for meanwhile; may be null.
+  const float* ahead = nullptr;
 };
 
 // Decayed inner products inside one tile of n rows: for i >= j, with d(i, j) the product of the

@@ -9,7 +9,20 @@ struct KdaStepShared {
   const float* decayed_k;
   const float* decayed_q;
   Vec overlap;
+  const float* ahead;
 };
+
+// Asks for one half of what the state ahead has in row d at C Vecs of columns. A whole row in one
+// of the two passes is slower than none (measured): the lines that the pass itself needs wait.
+template <int C>
+inline void ask_ahead(const KdaStepArgs& s, const KdaStepShared& shared, std::int64_t d,
+                      std::int64_t j, int half) {
+  constexpr int kFloats = C * kLanes / 2, kLineFloats = 16;
+  if constexpr (kFloats >= kLineFloats) {
+    const float* from = shared.ahead + d * s.dv + j + half * kFloats;
+    for (int i = 0; i < kFloats; i += kLineFloats) __builtin_prefetch(from + i, 0, 2);
+  }
+}
 
 // C Vecs of value columns from j on; one Vec may have n lanes:
 //   predicted = S^T (decay k);  delta = beta (v - predicted);  S <- decay S + k delta^T
@@ -25,6 +38,7 @@ inline void kda_columns(const KdaStepArgs& s, const KdaStepShared& shared, std::
   const float* read = s.state + j;
   for (std::int64_t d = 0; d < s.dk; ++d, read += s.dv) {
     const Vec k = broadcast(shared.decayed_k[d]), q = broadcast(shared.decayed_q[d]);
+    ask_ahead<C>(s, shared, d, j, 0);
     for (int c = 0; c < C; ++c) {
       const Vec old = get(read + c * kLanes, n);
       predicted[c] = fma(k, old, predicted[c]);
@@ -38,6 +52,7 @@ inline void kda_columns(const KdaStepArgs& s, const KdaStepShared& shared, std::
   float* row = s.state + j;
   for (std::int64_t d = 0; d < s.dk; ++d, row += s.dv) {
     const Vec decay = broadcast(s.decay[d]), k = broadcast(s.k[d]);
+    ask_ahead<C>(s, shared, d, j, 1);
     for (int c = 0; c < C; ++c) {
       put(row + c * kLanes, fma(k, delta[c], decay * get(row + c * kLanes, n)), n);
     }
@@ -54,7 +69,8 @@ void kda_step(const KdaStepArgs& s) {
     put(decayed_q + d, decay * q, c);
     overlap = fma(k, q, overlap);
   });
-  const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap))};
+  const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap)),
+                             s.ahead != nullptr ? s.ahead : s.state};
   // Half of the registers; with 16 lanes a head of 128 is then read in the order of memory.
   constexpr int kWide = kLanes / 2;
   std::int64_t j = 0;
