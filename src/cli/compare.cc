@@ -46,10 +46,13 @@ void apply(EngineOptions& options, std::string_view key, std::string_view value,
     if (error != std::errc() || end != value.data() + value.size()) {
       fail(ErrorCode::kUsage, "\"{}\": threads is \"{}\"; it must be a number", side, value);
     }
+  } else if (key == "deterministic" && (value == "on" || value == "off")) {
+    options.deterministic = value == "on";
   } else {
     fail(ErrorCode::kUsage,
-         "\"{}\": \"{}={}\" is not known; write DEVICE or DEVICE:KEY=VALUE,..., with device cpu or "
-         "reference and keys isa, activations (bf16, f32) and threads",
+         "\"{}\": \"{}={}\" is not known; write DEVICE or DEVICE:KEY=VALUE,..., with device cpu, "
+         "reference or cuda and keys isa, activations (bf16, f32), threads and deterministic (on, "
+         "off)",
          side, key, value);
   }
 }
@@ -176,7 +179,7 @@ Command add_compare(CLI::App& root) {
       root.add_subcommand("compare", "Compare two backends, instruction sets or activation types");
   app->add_option("MODEL", command->dir, "Directory with config.json and safetensors")->required();
   app->add_option("A", command->first,
-                  "cpu, reference, cpu:isa=avx2, cpu:activations=f32,threads=1")
+                  "cpu, reference, cuda, cpu:isa=avx2, cpu:activations=f32,threads=1")
       ->required();
   app->add_option("B", command->second, "The other one; ops see A's inputs on both")->required();
   add_text(*app, "--ids", command->ids, "Input as token ids, 1,2,3");
@@ -188,6 +191,7 @@ Command add_compare(CLI::App& root) {
   app->footer(
       "Examples:\n"
       "  baltoro compare models/story cpu reference --text \"Once upon a time\"\n"
+      "  baltoro compare models/story cpu cuda --text \"Once upon a time\"\n"
       "  baltoro compare models/story cpu:isa=avx2 cpu:isa=scalar --ids 17,25,3\n"
       "  baltoro compare models/story cpu:activations=f32 cpu:activations=bf16 --file book.txt\n"
       "Says identical, agree, tie, or diverged and where; the exit status is 1 for diverged.");

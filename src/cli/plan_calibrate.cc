@@ -81,6 +81,7 @@ class Calibrator {
   Calibrator(const PlanCalibrateCommand& options, Backend& backend, std::filesystem::path file,
              plan::Calibration calibration)
       : options_(options),
+        backend_(backend),
         timer_(backend),
         file_(std::move(file)),
         calibration_(std::move(calibration)),
@@ -89,7 +90,7 @@ class Calibrator {
 
   // Group by group; the file is complete after each.
   void run() {
-    const std::vector<OpPoint> points = op_points();
+    const std::vector<OpPoint> points = op_points(backend_);
     std::vector<std::string> groups;
     for (const std::string& group : calibration_groups()) {
       if (wanted(group)) groups.push_back(group);
@@ -140,6 +141,7 @@ class Calibrator {
   }
 
   const PlanCalibrateCommand& options_;
+  Backend& backend_;
   PointTimer timer_;
   std::filesystem::path file_;
   plan::Calibration calibration_;
@@ -270,6 +272,7 @@ Command add_plan_calibrate(CLI::App& plan) {
       "Examples:\n"
       "  baltoro plan calibrate                       # some three minutes on an idle machine\n"
       "  baltoro plan calibrate --threads 1\n"
+      "  baltoro plan calibrate --device cuda\n"
       "  baltoro plan calibrate linear expert_mlp     # these again\n"
       "  baltoro plan calibrate --resume              # go on where it was interrupted\n"
       "Groups: {}.\n"

@@ -20,7 +20,7 @@ std::unique_ptr<Backend> calibration_backend(const EngineOptions& options);
 // Of this machine, this build and the backend.
 plan::CalibrationKey calibration_key(const Backend& backend);
 
-// The groups of op_points(), in their order.
+// The groups of op_points(), in their order, which is that of every backend.
 std::vector<std::string> calibration_groups();
 
 struct TimedPoint {
@@ -37,7 +37,8 @@ class PointTimer {
   explicit PointTimer(Backend& backend) : probe_(backend), memory_(backend) {}
 
   // The state of the machine is measured before and after; all again where the two differ. The time is that of the op on
-  // activations that were just written, less that of writing them. Throws as the ops do and
+  // activations that were just written, less that of writing them; of a generated row on a device,
+  // that in a recorded pass. Throws as the ops do and
   // Error{kOutOfMemory}.
   TimedPoint time(const OpPoint& point, const RepeatOptions& repeat);
 

@@ -9,6 +9,7 @@
 #include "baltoro/session.h"
 #include "core/error.h"
 #include "engine/make_backend.h"
+#include "measure/hosted_backend.h"
 #include "model/loader.h"
 #include "model/model.h"
 #include "ops/batch.h"
@@ -137,13 +138,20 @@ class OpPass {
   std::int64_t position_ = 0;
 };
 
+// Both sides of an op work on the same values, which lie in memory of the host.
+std::unique_ptr<Backend> make_host_side(const EngineOptions& options) {
+  std::unique_ptr<Backend> backend = make_backend(options);
+  if (backend->uses_host_memory()) return backend;
+  return std::make_unique<HostedBackend>(std::move(backend));
+}
+
 OpComparison load_and_compare_ops(const CompareInput& input, std::span<const TokenId> generated) {
   const LoadedModel loaded = load_model(input.dir, {.config = {input.first.latent_norm_eps},
                                                     .mode = input.first.load,
                                                     .partition = {},
                                                     .progress = {}});
-  const std::unique_ptr<Backend> first = make_backend(input.first);
-  const std::unique_ptr<Backend> second = make_backend(input.second);
+  const std::unique_ptr<Backend> first = make_host_side(input.first);
+  const std::unique_ptr<Backend> second = make_host_side(input.second);
   return compare_ops(loaded, *first, *second, input.ids, generated);
 }
 

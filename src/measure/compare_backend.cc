@@ -69,8 +69,9 @@ double OpDifference::excess() const {
 
 CompareBackend::CompareBackend(Backend& first, Backend& second)
     : first_(first), second_(second), name_(fmt::format("{} and {}", first.name(), second.name())) {
-  if (first.activation_dtype() != DType::kF32 || second.activation_dtype() != DType::kF32) {
-    fail(ErrorCode::kUnsupported, "{}: only backends of the host can be compared op by op", name_);
+  for (const Backend* backend : {&first, &second}) {
+    BALTORO_CHECK(backend->uses_host_memory() && backend->activation_dtype() == DType::kF32,
+                  "{} does not compute on memory of the host", backend->name());
   }
 }
 

@@ -19,6 +19,7 @@ namespace {
 using F = WeightFormat;
 
 constexpr Activation kSitu{ActivationKind::kSitu, 4, 25};
+constexpr const char* kStream = "stream";
 
 class Points {
  public:
@@ -69,23 +70,26 @@ class Points {
       const TensorView z = memory.activations(rows, moe.width);
       const TensorView out = memory.activations(rows, moe.width);
       const float* weights = memory.vector(rows * moe.top_k);
-      const std::vector<std::int32_t> ids = random_choices(rows, moe);
+      const std::vector<std::int32_t> choices = random_choices(rows, moe);
+      const std::int32_t* ids = memory.ints(choices);
       std::vector<bool> used(static_cast<std::size_t>(moe.experts));
-      for (const std::int32_t id : ids) used[static_cast<std::size_t>(id)] = true;
+      for (const std::int32_t id : choices) used[static_cast<std::size_t>(id)] = true;
       const auto distinct = static_cast<double>(std::count(used.begin(), used.end(), true));
-      return [=, &memory] {
-        std::vector<ExpertWeights> table(used.size());
-        for (std::size_t e = 0; e < used.size(); ++e) {
-          if (!used[e]) continue;
-          table[e].w1 = memory.weight(format, moe.inner, moe.width);
-          table[e].w3 = memory.weight(format, moe.inner, moe.width);
-          table[e].w2 = memory.weight(format, moe.width, moe.inner);
-        }
+      const auto sets = std::make_shared<std::vector<ExpertSet>>();
+      const auto bytes = static_cast<std::int64_t>(
+          3 * distinct *
+          static_cast<double>(WeightView{nullptr, nullptr, format, moe.inner, moe.width}.bytes()));
+      for (std::int64_t i = 0; i < std::clamp<std::int64_t>(set / bytes, 1, kMostSets); ++i) {
+        sets->push_back(expert_set(memory, format, moe, used));
+      }
+      return [=, &memory, turn = std::size_t{0}]() mutable {
+        const ExpertSet& experts = (*sets)[turn++ % sets->size()];
         const ExpertMlpArgs args{.z = z,
-                                 .ids = ids.data(),
+                                 .ids = ids,
                                  .weights = weights,
                                  .top_k = static_cast<int>(moe.top_k),
-                                 .experts = table,
+                                 .experts = experts.weights,
+                                 .table = experts.table.data(),
                                  .activation = kSitu,
                                  .out = out};
         expert_mlp(memory.backend(), args);
@@ -103,16 +107,12 @@ class Points {
     const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       const TensorView x = memory.activations(rows, hidden);
       const float* bias = memory.vector(experts);
-      auto ids = std::make_shared<std::vector<std::int32_t>>(rows * top_k);
-      auto weights = std::make_shared<std::vector<float>>(rows * top_k);
+      std::int32_t* ids = memory.ints(std::vector<std::int32_t>(rows * top_k));
+      float* weights = const_cast<float*>(memory.vector(rows * top_k));
       return [=, &memory] {
         const WeightView weight = memory.weight(F::kBf16, experts, hidden);
-        const RouteArgs args{.x = x,
-                             .weight = weight,
-                             .bias = bias,
-                             .top_k = top_k,
-                             .ids = ids->data(),
-                             .weights = weights->data()};
+        const RouteArgs args{
+            .x = x, .weight = weight, .bias = bias, .top_k = top_k, .ids = ids, .weights = weights};
         baltoro::route(memory.backend(), args);
         return plan::kernel_call(memory.backend(), args);
       };
@@ -150,15 +150,18 @@ class Points {
     const auto prepare = [=](RotatingMemory& memory) -> PointCall {
       constexpr std::int64_t kVocab = 16384;
       const TensorView out = memory.activations(rows, hidden);
-      std::vector<std::int32_t> ids;
+      const auto batch = std::make_shared<EmbedBatch>();
       const Philox random(13, 0);
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::uint32_t word = random.block(static_cast<std::uint64_t>(r))[0];
-        ids.push_back(static_cast<std::int32_t>(word % kVocab));
+        batch->ids.push_back(static_cast<std::int32_t>(word % kVocab));
+        batch->rows.push_back(
+            {.first_row = r, .num_rows = 1, .origin = Origin::kGenerated, .pages = {}});
       }
+      memory.set_batch({batch->ids, batch->rows});
       return [=, &memory] {
         const WeightView table = memory.weight(F::kBf16, kVocab, hidden);
-        const EmbedArgs args{.table = table, .ids = ids, .out = out};
+        const EmbedArgs args{.table = table, .ids = batch->ids, .out = out};
         baltoro::embed(memory.backend(), args);
         return plan::kernel_call(memory.backend(), args);
       };
@@ -167,6 +170,31 @@ class Points {
   }
 
  private:
+  struct EmbedBatch {
+    std::vector<std::int32_t> ids;
+    std::vector<SequenceRows> rows;
+  };
+  // The experts of one call, and what a device reads of them.
+  struct ExpertSet {
+    std::vector<ExpertWeights> weights;
+    Buffer table;
+  };
+  static constexpr std::int64_t kMostSets = 64;
+
+  static ExpertSet expert_set(RotatingMemory& memory, F format, const Moe& moe,
+                              const std::vector<bool>& used) {
+    ExpertSet set;
+    set.weights.resize(used.size());
+    for (std::size_t e = 0; e < used.size(); ++e) {
+      if (!used[e]) continue;
+      set.weights[e].w1 = memory.weight(format, moe.inner, moe.width);
+      set.weights[e].w3 = memory.weight(format, moe.inner, moe.width);
+      set.weights[e].w2 = memory.weight(format, moe.width, moe.inner);
+    }
+    set.table = memory.backend().expert_table(set.weights);
+    return set;
+  }
+
   // top_k different experts a row, uniform.
   static std::vector<std::int32_t> random_choices(std::int64_t rows, const Moe& moe) {
     const Philox random(12, 0);
@@ -192,10 +220,41 @@ class Points {
   std::vector<OpPoint>& list_;
 };
 
-void add_stream(Points& points) {
-  for (const std::int64_t mib : {4, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128, 256}) {
-    points.linear(F::kBf16, 1, 1024, 2048, mib * kMiB, "stream");
+// A device takes a call of 4 MiB in the time of its launch.
+void add_stream(Points& points, bool on_device) {
+  if (on_device) {
+    for (const std::int64_t mib : {8, 16, 24, 32, 40, 48, 64, 96, 128, 256}) {
+      points.linear(F::kBf16, 1, 2048, mib < 32 ? 2048 : 8192, mib * kMiB, kStream);
+    }
+    return;
   }
+  for (const std::int64_t mib : {4, 8, 12, 16, 24, 32, 40, 48, 64, 96, 128, 256}) {
+    points.linear(F::kBf16, 1, 1024, 2048, mib * kMiB, kStream);
+  }
+}
+
+// The matrices of Kimi-Linear-48B, and more rows than the host takes at a time.
+void add_large(Points& points) {
+  for (const F format : {F::kBf16, F::kMxfp4, F::kMxint8}) {
+    for (const std::int64_t rows : {1, 8, 32, 128, 512, 2048}) {
+      points.linear(format, rows, 2304, 4096, kMemoryBytes);
+    }
+  }
+  for (const std::int64_t rows : {1, 4, 16, 64, 256, 2048}) {
+    points.linear(F::kBf16, rows, 4096, 2304, kMemoryBytes);
+  }
+  for (const std::int64_t outputs : {128, 12288, 40960}) {
+    points.linear(F::kBf16, 1, 2304, outputs, kMemoryBytes);
+  }
+  points.linear(F::kBf16, 1, 128, 4096, kMemoryBytes);
+}
+
+void add_large_ffn(Points& points) {
+  for (const F format : {F::kBf16, F::kMxint8}) {
+    for (const std::int64_t rows : {1, 8, 64, 512})
+      points.glu(format, rows, 2304, 1024, kMemoryBytes);
+  }
+  for (const std::int64_t rows : {1, 64}) points.glu(F::kBf16, rows, 2304, 9216, kMemoryBytes);
 }
 
 void add_products(Points& points) {
@@ -221,7 +280,7 @@ void add_products(Points& points) {
   }
 }
 
-void add_ffn(Points& points) {
+void add_glu(Points& points) {
   for (const F format : {F::kBf16, F::kMxint8}) {
     for (const std::int64_t rows : {1, 4, 16, 64, 256}) {
       points.glu(format, rows, 768, 768, kCachedBytes);
@@ -236,7 +295,10 @@ void add_ffn(Points& points) {
     points.glu(format, 1, 1024, 1024, kMemoryBytes);
     points.glu(format, 1, 256, 512, kMemoryBytes);
   }
-  const Points::Moe large{64, 8, 512, 384}, little{16, 4, 128, 128};
+}
+
+void add_experts(Points& points, bool on_device) {
+  const Points::Moe large{64, 8, 512, 384}, little{16, 4, 128, 128}, wide{256, 8, 2304, 1024};
   for (const F format : {F::kMxfp4, F::kMxint8, F::kBf16}) {
     for (const std::int64_t rows : {1, 8, 16, 32, 64, 128, 256, 512}) {
       points.experts(format, rows, {16, 8, 512, 384}, 24 * kMiB);
@@ -245,6 +307,11 @@ void add_ffn(Points& points) {
       points.experts(format, rows, large, kMemoryBytes);
     for (const std::int64_t rows : {1, 2, 4, 16, 64, 512}) {
       points.experts(format, rows, little, kCachedBytes);
+    }
+  }
+  if (on_device) {
+    for (const std::int64_t rows : {1, 4, 16, 64, 512, 2048}) {
+      points.experts(F::kBf16, rows, wide, 16 * kMemoryBytes);
     }
   }
   for (const std::int64_t rows : {1, 8, 64, 512}) points.route(rows, 1024, 64, 8, kCachedBytes);
@@ -273,14 +340,18 @@ void add_rows(Points& points) {
 
 }  // namespace
 
-std::vector<OpPoint> op_points() {
+std::vector<OpPoint> op_points(const Backend& backend) {
+  const bool on_device = !backend.uses_host_memory();
   std::vector<OpPoint> list;
   Points points(list);
-  add_stream(points);
+  add_stream(points, on_device);
   add_products(points);
-  add_ffn(points);
+  if (on_device) add_large(points);
+  add_glu(points);
+  if (on_device) add_large_ffn(points);
+  add_experts(points, on_device);
   add_rows(points);
-  add_sequence_points(list);
+  add_sequence_points(list, on_device);
   return list;
 }
 

@@ -21,7 +21,8 @@ struct OpPoint {
   std::function<PointCall(RotatingMemory&)> prepare;  // makes what every call shares
 };
 
-// All points, group by group. Shapes are those of small models and of parts of the released ones.
-std::vector<OpPoint> op_points();
+// All points, group by group. Shapes are those of small models and of parts of the released ones; on a
+// device larger parts.
+std::vector<OpPoint> op_points(const Backend& backend);
 
 }  // namespace baltoro

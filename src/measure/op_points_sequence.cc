@@ -75,6 +75,7 @@ OpPoint kda_point(const KdaShape& shape, const Batch& batch, std::int64_t set) {
     KdaMixArgs args = kda_args(memory, shape, batch.total_rows());
     const auto storage = std::make_shared<const BatchMemory>(batch);
     args.batch = storage->view();
+    memory.set_batch(args.batch);
     args.pool.num_slots = batch.count;
     return [=, keep = storage, &memory]() mutable {
       const auto floats = [&](std::int64_t elements) {
@@ -111,6 +112,7 @@ OpPoint mla_point(const MlaShape& shape, const Batch& batch, std::int64_t set) {
     MlaArgs args = mla_args(memory, shape, batch.total_rows());
     const auto storage = std::make_shared<const BatchMemory>(batch);
     args.batch = storage->view();
+    memory.set_batch(args.batch);
     args.cache.num_pages = batch.count * batch.pages();
     return [=, keep = storage, &memory]() mutable {
       args.kv_b = memory.weight(WeightFormat::kBf16, shape.kv_b_rows(), shape.kv_rank);
@@ -131,7 +133,7 @@ OpPoint mla_point(const MlaShape& shape, const Batch& batch, std::int64_t set) {
 
 }  // namespace
 
-void add_sequence_points(std::vector<OpPoint>& list) {
+void add_sequence_points(std::vector<OpPoint>& list, bool on_device) {
   const auto kda = [&](std::int64_t heads, std::int64_t dim, const Batch& batch, std::int64_t set) {
     list.push_back(kda_point({heads, dim, dim, 4, false}, batch, set));
   };
@@ -149,6 +151,12 @@ void add_sequence_points(std::vector<OpPoint>& list) {
     kda(4, 64, {1, rows, 0, Origin::kPrompt}, kCachedBytes);
   for (const std::int64_t rows : {32, 64})
     kda(12, 128, {4, rows, 64, Origin::kPrompt}, kMemoryBytes);
+  if (on_device) {
+    for (const std::int64_t count : {2, 8}) kda(32, 128, {count, 1, 64}, kMemoryBytes);
+    for (const std::int64_t rows : {64, 256, 2048}) {
+      kda(32, 128, {1, rows, 0, Origin::kPrompt}, kMemoryBytes);
+    }
+  }
 
   const auto mla = [&](const MlaShape& shape, const Batch& batch, std::int64_t set) {
     list.push_back(mla_point(shape, batch, set));
@@ -173,6 +181,11 @@ void add_sequence_points(std::vector<OpPoint>& list) {
   mla(large, {4, 32, 64, Origin::kPrompt}, kMemoryBytes);
   mla(little, {4, 32, 64, Origin::kPrompt}, kCachedBytes);
   mla(wide, {1, 64, 256, Origin::kPrompt}, kMemoryBytes);
+  if (!on_device) return;
+  for (const std::int64_t depth : {100, 8000, 60000}) mla(wide, {1, 1, depth}, kMemoryBytes);
+  for (const std::int64_t count : {4, 16}) mla(wide, {count, 1, 1000}, kMemoryBytes);
+  for (const std::int64_t rows : {512, 2048})
+    mla(wide, {1, rows, 0, Origin::kPrompt}, kMemoryBytes);
 }
 
 }  // namespace baltoro

@@ -8,6 +8,7 @@
 
 namespace baltoro {
 
-void add_sequence_points(std::vector<OpPoint>& list);
+// `on_device`: with larger ones.
+void add_sequence_points(std::vector<OpPoint>& list, bool on_device);
 
 }  // namespace baltoro

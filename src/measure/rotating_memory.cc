@@ -37,6 +37,12 @@ std::span<const std::uint16_t> scales() {
   return pattern;
 }
 
+BatchView one_row() {
+  static constexpr std::int32_t kToken = 0;
+  static const SequenceRows kRow{.num_rows = 1, .origin = Origin::kGenerated, .pages = {}};
+  return {{&kToken, 1}, {&kRow, 1}};
+}
+
 }  // namespace
 
 Buffer RotatingMemory::filled(std::int64_t bytes, std::span<const std::uint16_t> pattern) {
@@ -55,6 +61,7 @@ void RotatingMemory::set_working_set(std::int64_t bytes) {
   weights_.next = items_.next = scales_.next = 0;
   activations_.clear();
   fixed_.clear();
+  batch_ = one_row();
 }
 
 std::byte* RotatingMemory::take(Ring& ring, std::int64_t bytes,
@@ -100,6 +107,13 @@ void RotatingMemory::renew_activations() {
     args.out = activation.view;
     mix_norm(backend_, args);
   }
+}
+
+std::int32_t* RotatingMemory::ints(const std::vector<std::int32_t>& values) {
+  const std::size_t bytes = values.size() * sizeof(std::int32_t);
+  fixed_.push_back(backend_.allocate(bytes, "the calibration"));
+  backend_.copy(fixed_.back().data(), values.data(), bytes);
+  return static_cast<std::int32_t*>(fixed_.back().data());
 }
 
 const float* RotatingMemory::vector(std::int64_t count) {

@@ -11,6 +11,7 @@
 #include "core/buffer.h"
 #include "core/tensor_view.h"
 #include "ops/backend.h"
+#include "ops/batch.h"
 
 namespace baltoro {
 
@@ -41,6 +42,13 @@ class RotatingMemory {
   // another core's cache, that is part of what an op takes.
   void renew_activations();
   const float* vector(std::int64_t count);
+  // These numbers, where ops read and write them.
+  std::int32_t* ints(const std::vector<std::int32_t>& values);
+
+  // The batch of the pass that calls of the op belong to, in memory that outlives them; by default one
+  // generated row.
+  void set_batch(const BatchView& batch) { batch_ = batch; }
+  const BatchView& batch() const { return batch_; }
 
  private:
   struct Ring {
@@ -59,6 +67,7 @@ class RotatingMemory {
     const float* norm;
   };
   std::vector<Activation> activations_;
+  BatchView batch_;
 };
 
 }  // namespace baltoro

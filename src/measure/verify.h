@@ -40,7 +40,7 @@ struct VerifyRow {
   double working_set = 0;
   Prediction predicted;                   // with the state of the machine beside the step
   double as_calibrated = 0;               // seconds, with that of the calibration
-  std::vector<ComponentTime> components;  // in order of first use
+  std::vector<ComponentTime> components;  // in order of first use; none on a device
   Samples samples;                        // of a run of steps
   int steps = 1;                          // of a run
   int moved = 0;                          // samples dropped: the machine changed meanwhile

@@ -191,7 +191,7 @@ std::string calibrate_command(const CalibrationKey& key) {
   if (key.backend.starts_with("cpu/")) {
     command += fmt::format(" --threads {} --isa {}", key.threads, key.backend.substr(slash + 1));
   } else {
-    command += fmt::format(" --device {}", key.backend.substr(0, slash));
+    command += fmt::format(" --device {}", key.backend.substr(0, key.backend.find_first_of("/ ")));
   }
   return command + (key.activations == "bf16" ? "" : " --activations " + key.activations);
 }
@@ -205,7 +205,7 @@ path default_calibration_path(const CalibrationKey& key) {
   std::string name =
       fmt::format("calibration-{}-{}-{}.json", key.backend, key.threads, key.activations);
   std::ranges::replace_if(
-      name, [](char c) { return c == '/' || c == ':'; }, '-');
+      name, [](char c) { return c == '/' || c == ':' || c == ' '; }, '-');
   return root / "baltoro" / name;
 }
 

@@ -38,14 +38,14 @@ KernelWork product_work(const Cost& cost, double rows, const WeightView& weight,
           .loops = loops};
 }
 
-// Of an op that gives each thread some of its rows: one row alone stays where it is.
-KernelWork row_work(const Cost& cost, double rows, double depth) {
+// Of an op that gives each thread some of its rows: one row alone stays where it is, on the host.
+KernelWork row_work(const Backend& backend, const Cost& cost, double rows, double depth) {
   return {.flops = cost.flops,
           .bytes = cost.bytes(),
           .rows = rows,
           .depth = depth,
           .run = 0,
-          .loops = rows > 1 ? 1.0 : 0.0};
+          .loops = rows > 1 || !backend.uses_host_memory() ? 1.0 : 0.0};
 }
 
 double weight_depth(const WeightView& gate, const WeightView& down) {
@@ -102,7 +102,7 @@ double attention_depth(const MlaShape& shape, Origin origin) {
 KernelCall kernel_call(const Backend& backend, const EmbedArgs& args) {
   const Cost cost = embed_cost(std::ssize(args.ids), args.table.cols, args.table.format,
                                backend.activation_dtype());
-  return {"embed", row_work(cost, real(std::ssize(args.ids)), 1), cost};
+  return {"embed", row_work(backend, cost, real(std::ssize(args.ids)), 1), cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const LinearArgs& args) {
@@ -120,7 +120,8 @@ KernelCall kernel_call(const Backend& backend, const MixNormArgs& args) {
   const int sources = static_cast<int>(args.bank.size()) + 1;
   const Cost cost = mix_norm_cost(args.prefix.rows(), args.prefix.cols(), sources,
                                   static_cast<bool>(args.delta), backend.activation_dtype());
-  return {"mix_norm", row_work(cost, real(args.prefix.rows()), real(args.prefix.cols())), cost};
+  return {"mix_norm", row_work(backend, cost, real(args.prefix.rows()), real(args.prefix.cols())),
+          cost};
 }
 
 KernelCall kernel_call(const Backend& backend, const GluMlpArgs& args) {

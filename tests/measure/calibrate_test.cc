@@ -21,7 +21,7 @@ std::unique_ptr<Backend> backend() { return make_cpu_backend({.num_threads = 1, 
 
 TEST(OpPoints, NamesAreUnique) {
   std::set<std::string> names;
-  for (const OpPoint& point : op_points()) {
+  for (const OpPoint& point : op_points(*backend())) {
     EXPECT_TRUE(names.insert(point.group + " " + point.name).second) << point.name;
   }
 }
@@ -72,7 +72,7 @@ TEST(PointTimer, EachGroupHasAPointThatRuns) {
   const auto cpu = backend();
   std::vector<OpPoint> points;
   for (const std::string& group : calibration_groups()) {
-    for (const OpPoint& point : op_points()) {
+    for (const OpPoint& point : op_points(*backend())) {
       if (point.group != group || point.working_set > 64 << 20) continue;
       points.push_back(point);
       break;
