@@ -35,8 +35,10 @@ void project(LayerContext& context, const MlaWeights& weights, const ConstTensor
     in.add(weights.kv_a_proj, kv);
     args.kv = kv;
   }
-  args.gate = output_gate(context, weights.gate, mla.value_width(), in);
+  const TensorView gate = begin_output_gate(context, weights.gate, mla.value_width(), in);
   linear(context.backend, in);
+  finish_output_gate(context, weights.gate, gate);
+  args.gate = gate;
 
   if (mla.q_lora_rank > 0) {
     const TensorView q_normed = ws.low_rank_normed.view(rows, mla.q_lora_rank);

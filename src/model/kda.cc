@@ -29,8 +29,9 @@ void kda_layer(LayerContext& context, const KdaWeights& weights, const ConstTens
   in.add(weights.v_proj, v);
   in.add(weights.b_proj, beta);
   in.add(weights.f_a_proj, decay_low_rank);
-  mix.gate = output_gate(context, weights.gate, kda.value_width(), in);
+  const TensorView gate = begin_output_gate(context, weights.gate, kda.value_width(), in);
   linear(context.backend, in);
+  finish_output_gate(context, weights.gate, gate);
 
   LinearArgs decay_up{.layer = context.layer, .x = decay_low_rank};
   decay_up.add(weights.f_b_proj, decay);
@@ -41,6 +42,7 @@ void kda_layer(LayerContext& context, const KdaWeights& weights, const ConstTens
   mix.v = v;
   mix.decay_logits = decay;
   mix.beta_logits = beta;
+  mix.gate = gate;
   mix.q_conv = weights.q_conv.data();
   mix.k_conv = weights.k_conv.data();
   mix.v_conv = weights.v_conv.data();

@@ -2,23 +2,25 @@
 
 namespace baltoro {
 
-ConstTensorView output_gate(LayerContext& context, const GateWeights& weights, std::int64_t width,
-                            LinearArgs& in) {
+TensorView begin_output_gate(LayerContext& context, const GateWeights& weights, std::int64_t width,
+                             LinearArgs& in) {
   if (!weights.full && !weights.b) return {};
   const std::int64_t rows = in.x.rows();
   const TensorView gate = context.workspace.gate.view(rows, width);
   if (weights.full) {
     in.add(weights.full, gate);
-    return gate;
+  } else {
+    in.add(weights.a, context.workspace.gate_low_rank.view(rows, weights.a.rows));
   }
-  const TensorView low_rank = context.workspace.low_rank.view(rows, weights.a.rows);
-  LinearArgs first{.layer = context.layer, .x = in.x};
-  first.add(weights.a, low_rank);
-  linear(context.backend, first);
-  LinearArgs last{.layer = context.layer, .x = low_rank};
-  last.add(weights.b, gate);
-  linear(context.backend, last);
   return gate;
+}
+
+void finish_output_gate(LayerContext& context, const GateWeights& weights, const TensorView& gate) {
+  if (!weights.b) return;
+  LinearArgs args{.layer = context.layer,
+                  .x = context.workspace.gate_low_rank.view(gate.rows(), weights.b.cols)};
+  args.add(weights.b, gate);
+  linear(context.backend, args);
 }
 
 }  // namespace baltoro

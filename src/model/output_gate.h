@@ -9,9 +9,10 @@
 namespace baltoro {
 
 // g x, or g_b(g_a x), or an empty view without a gate.  x [M, D] -> [M, width], in Workspace::gate.
-// `in` holds the mixer's other projections of the same x and has not run yet: a single matrix g
-// joins it, so that the view is filled when it runs; a pair runs here.
-ConstTensorView output_gate(LayerContext& context, const GateWeights& weights, std::int64_t width,
-                            LinearArgs& in);
+// `in` holds the mixer's other projections of the same x and has not run yet: g or g_a joins it. The
+// view is filled when it has run, and of a pair finish_output_gate after it.
+TensorView begin_output_gate(LayerContext& context, const GateWeights& weights, std::int64_t width,
+                             LinearArgs& in);
+void finish_output_gate(LayerContext& context, const GateWeights& weights, const TensorView& gate);
 
 }  // namespace baltoro

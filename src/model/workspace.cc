@@ -37,10 +37,11 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
   k = scratch(std::max(
       {kda.key_width(), mla.kv_lora_rank + mla.qk_rope_dim, mla.num_kv_heads * mla.qk_nope_dim}));
   v = scratch(std::max(kda.value_width(), mla.num_kv_heads * mla.v_head_dim));
-  low_rank = scratch(std::max({kda.decay_rank, kda.gate_rank, mla.q_lora_rank, mla.gate_rank}));
+  low_rank = scratch(std::max(kda.decay_rank, mla.q_lora_rank));
   low_rank_normed = scratch(mla.q_lora_rank);
   decay = scratch(kda.decay_width());
   beta = scratch(kda.num_heads);
+  gate_low_rank = scratch(std::max(kda.gate_rank, mla.gate_rank));
   gate = scratch(std::max(kda.value_width(), mla.value_width()));
   mixed = scratch(std::max(kda.value_width(), mla.value_width()));
   if (moe.num_experts > 0) {
@@ -62,8 +63,8 @@ std::size_t Workspace::bytes() const noexcept {
   std::size_t sum = first_bad_memory.bytes();
   for (const ActivationBuffer& buffer : stream) sum += buffer.bytes();
   for (const ActivationBuffer* buffer :
-       {&normed, &q, &k, &v, &low_rank, &low_rank_normed, &decay, &beta, &gate, &mixed, &latent,
-        &expert_sum, &expert_sum_normed, &routed, &expert_ids, &expert_weights}) {
+       {&normed, &q, &k, &v, &low_rank, &low_rank_normed, &decay, &beta, &gate_low_rank, &gate,
+        &mixed, &latent, &expert_sum, &expert_sum_normed, &routed, &expert_ids, &expert_weights}) {
     sum += buffer->bytes();
   }
   return sum;

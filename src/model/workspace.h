@@ -44,10 +44,11 @@ struct Workspace {
   std::vector<ConstTensorView> bank;  // the banked sources of the running pass, within `stream`
   ActivationBuffer normed;            // x, the input of a sub-layer
   ActivationBuffer q, k, v;   // projections of a mixer; MLA: queries, latent (or keys), values
-  ActivationBuffer low_rank;  // f_a x, g_a x or q_a x
+  ActivationBuffer low_rank;  // f_a x or q_a x
   ActivationBuffer low_rank_normed;  // the q latent after its norm
   ActivationBuffer decay;            // f_b f_a x
   ActivationBuffer beta;             // b x
+  ActivationBuffer gate_low_rank;    // g_a x
   ActivationBuffer gate;             // output-gate logits
   ActivationBuffer mixed;            // mixer output before o_proj
   ActivationBuffer latent;           // z
