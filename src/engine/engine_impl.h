@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baltoro/engine.h"
+#include "core/buffer.h"
 #include "engine/state_pool.h"
 #include "engine/timeline.h"
 #include "io/weight_store.h"
@@ -57,10 +58,12 @@ struct Engine::Impl {
   bool plan_pass();
   void run_pass();
   void yield_to_state();
+  // Whether every item of the pass ends in it and wants the logits of its last row alone.
+  bool all_end_in_pass() const;
+  std::span<float> logit_rows(std::size_t count);
   void finish_items(const ConstTensorView& normed);
-  // Fails the item where one of its rows is not finite.
-  bool check_finite(ItemProgress& progress, const SequenceRows& rows,
-                    std::span<const float> logits);
+  // Fails the item where one of its rows, or what was made of them, is not finite.
+  bool check_rows(ItemProgress& progress, const SequenceRows& rows, bool finite_logits);
   void fail_item(ItemProgress& progress, std::int32_t bad_tag);
   // False where the item failed.
   bool collect_all_logits(ItemProgress& progress, const SequenceRows& rows,
@@ -73,7 +76,7 @@ struct Engine::Impl {
   std::vector<std::int32_t> token_ids_;
   std::vector<std::size_t> finished_;    // entries of sequences_ whose items end in this pass
   std::vector<std::int32_t> last_rows_;  // their last rows in the batch
-  std::vector<float> logits_;            // of a slice of rows
+  Buffer logits_;                        // of a slice of rows, shared with the device
 };
 
 }  // namespace baltoro

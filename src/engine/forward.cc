@@ -1,7 +1,7 @@
 // The one forward: cuts the items into passes of at most max_rows rows, prompts at absolute block
 // boundaries, and hands out logits.
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <new>
 #include <numeric>
 
@@ -24,6 +24,29 @@ std::int64_t rows_to_take(const ItemProgress& progress, std::int64_t room) {
   if (progress.item->origin == Origin::kGenerated) return room;
   const std::int64_t boundary = (progress.next + room) / kBlockTokens * kBlockTokens;
   return std::max<std::int64_t>(0, boundary - progress.next);
+}
+
+// Whether a value is an infinity or NaN, as a bit: without a branch, so that the compiler makes
+// vectors of loops over it.
+std::uint32_t is_bad(float value) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  return (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+}
+
+bool all_finite(std::span<const float> values) {
+  std::uint32_t bad = 0;
+  for (const float value : values) bad |= is_bad(value);
+  return bad == 0;
+}
+
+// In one walk, for it is a long way at every token. `to` has the size of `from`.
+bool copy_finite(std::span<const float> from, std::span<float> to) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i] = from[i];
+    bad |= is_bad(from[i]);
+  }
+  return bad == 0;
 }
 
 }  // namespace
@@ -114,7 +137,9 @@ void Engine::Impl::run_pass() {
   const BatchView batch{token_ids_, sequences_};
   yield_to_state();
   const ConstTensorView normed = model.forward(*backend, batch, state, workspace, mapped.get());
-  backend->synchronize();
+  // Where only last rows are wanted of all items, the head need not wait until the rows are checked.
+  const bool head_follows = all_end_in_pass();
+  if (!head_follows) backend->synchronize();
   last_rows_.clear();
   finished_.clear();
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
@@ -122,15 +147,35 @@ void Engine::Impl::run_pass() {
     ItemProgress& p = *in_pass_[i];
     p.next += rows.num_rows;
     if (rows.origin == Origin::kPrompt) p.timeline->note_prompt_rows(rows.start_pos, p.next);
-    if (!check_finite(p, rows, {})) continue;
+    if (!head_follows && !check_rows(p, rows, true)) continue;
     if (p.item->all_logits != nullptr && !collect_all_logits(p, rows, normed)) continue;
     if (p.next < p.end) continue;
-    p.timeline->logits.clear();
-    if (!p.item->last_logits) continue;
+    if (!p.item->last_logits) {
+      p.timeline->logits.clear();
+      continue;
+    }
     last_rows_.push_back(static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1));
     finished_.push_back(i);
   }
   finish_items(normed);
+}
+
+bool Engine::Impl::all_end_in_pass() const {
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    const ItemProgress& p = *in_pass_[i];
+    const bool ends = p.next + sequences_[i].num_rows == p.end;
+    if (!ends || !p.item->last_logits || p.item->all_logits != nullptr) return false;
+  }
+  return true;
+}
+
+// Room for logits, which the head fills.
+std::span<float> Engine::Impl::logit_rows(std::size_t count) {
+  const std::size_t values = count * static_cast<std::size_t>(info.vocab_size);
+  if (logits_.bytes() < values * sizeof(float)) {
+    logits_ = backend->allocate_shared(values * sizeof(float), "logits");
+  }
+  return {logits_.f32(), values};
 }
 
 // The head reads its weights once for all items that end in this pass.
@@ -139,15 +184,14 @@ void Engine::Impl::finish_items(const ConstTensorView& normed) {
   const auto vocab = static_cast<std::size_t>(info.vocab_size);
   for (std::size_t begin = 0; begin < finished_.size(); begin += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, finished_.size() - begin);
-    logits_.resize(count * vocab);
-    model.logits(*backend, normed, std::span(last_rows_).subspan(begin, count), logits_.data());
+    const std::span<float> logits = logit_rows(count);
+    model.logits(*backend, normed, std::span(last_rows_).subspan(begin, count), logits.data());
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t sequence = finished_[begin + i];
-      const std::span<const float> row = std::span(logits_).subspan(i * vocab, vocab);
+      const std::span<const float> row = logits.subspan(i * vocab, vocab);
       ItemProgress& p = *in_pass_[sequence];
-      if (check_finite(p, sequences_[sequence], row)) {
-        p.timeline->logits.assign(row.begin(), row.end());
-      }
+      p.timeline->logits.resize(vocab);
+      check_rows(p, sequences_[sequence], copy_finite(row, p.timeline->logits));
     }
   }
 }
@@ -155,30 +199,26 @@ void Engine::Impl::finish_items(const ConstTensorView& normed) {
 bool Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
                                       const ConstTensorView& normed) {
   const std::int64_t skip = std::max<std::int64_t>(0, p.new_begin - rows.start_pos);
-  const auto vocab = static_cast<std::size_t>(info.vocab_size);
   if (mapped != nullptr) mapped->enter_head();
   for (std::int64_t begin = skip; begin < rows.num_rows; begin += kLogitRows) {
     const std::int64_t count = std::min<std::int64_t>(kLogitRows, rows.num_rows - begin);
     std::vector<std::int32_t> wanted(static_cast<std::size_t>(count));
     std::iota(wanted.begin(), wanted.end(), static_cast<std::int32_t>(rows.first_row + begin));
-    logits_.resize(static_cast<std::size_t>(count) * vocab);
-    model.logits(*backend, normed, wanted, logits_.data());
-    if (!check_finite(p, rows, logits_)) return false;
-    p.item->all_logits->insert(p.item->all_logits->end(), logits_.begin(), logits_.end());
+    const std::span<float> logits = logit_rows(static_cast<std::size_t>(count));
+    model.logits(*backend, normed, wanted, logits.data());
+    if (!check_rows(p, rows, all_finite(logits))) return false;
+    p.item->all_logits->insert(p.item->all_logits->end(), logits.begin(), logits.end());
   }
   return true;
 }
 
-bool Engine::Impl::check_finite(ItemProgress& p, const SequenceRows& rows,
-                                std::span<const float> logits) {
+bool Engine::Impl::check_rows(ItemProgress& p, const SequenceRows& rows, bool finite_logits) {
   const std::int32_t* bad = workspace.first_bad() + rows.first_row;
   std::int32_t first_tag = -1;
   for (std::int64_t r = 0; r < rows.num_rows; ++r) {
     if (bad[r] >= 0 && (first_tag < 0 || bad[r] < first_tag)) first_tag = bad[r];
   }
-  const bool finite =
-      std::all_of(logits.begin(), logits.end(), [](float v) { return std::isfinite(v); });
-  if (first_tag < 0 && finite) return true;
+  if (first_tag < 0 && finite_logits) return true;
   fail_item(p, first_tag);
   return false;
 }
