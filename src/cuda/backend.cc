@@ -25,13 +25,15 @@ class CudaBackend final : public Backend {
         stream_(cuda::make_stream()),
         stage_(stream_.get()),
         graphs_(stream_.get()),
+        arrived_(cuda::device_buffer(sizeof(unsigned), "a counter")),
         context_{device_,
                  stream_.get(),
                  scratch_,
                  stage_,
                  blas_,
                  activation_dtype(),
-                 options.deterministic} {}
+                 options.deterministic,
+                 static_cast<unsigned*>(arrived_.data())} {}
 
   std::string_view name() const override { return name_; }
   int num_threads() const override { return 1; }
@@ -128,6 +130,7 @@ class CudaBackend final : public Backend {
   cuda::CublasLt blas_;
   cuda::PassGraphs graphs_;
   cuda::HostTasks tasks_;
+  Buffer arrived_;
   cuda::Context context_;
   Buffer logits_;
 };

@@ -22,6 +22,8 @@ struct Context {
   // The contract of docs/numerics.md: bits of a row do not depend on how many rows are computed
   // together. Without it a faster kernel may sum in another order for another number of rows.
   bool deterministic;
+  // In device memory, 0 between kernels: where the blocks of one count those that are done.
+  unsigned* arrived;
 };
 
 void embed(Context& context, const EmbedArgs& args);

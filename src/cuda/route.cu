@@ -1,8 +1,9 @@
-// The router: logits, then one warp a row for scores, choice and weights.
+// The router: logits, then one warp a row for scores, choice and weights; a few rows in one launch.
 #include <algorithm>
 
 #include "cuda/context.h"
 #include "cuda/device/load.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/product.h"
@@ -172,61 +173,185 @@ __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum)
   return sum;
 }
 
-// Logits of a few rows, bf16, 16 bytes a load: one warp an expert, whose weights it reads once,
-// kAhead loads of a lane at a time.
-constexpr int kAhead = 7;
-template <int kRows>
-__global__ void __launch_bounds__(kThreads)
-    score_rows(const uint4* weight, const uint4* x, std::int64_t experts, int vectors, float* out) {
-  const std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (e >= experts) return;
-  weight += e * vectors;
-  float sums[kRows] = {};
-  for (int first = threadIdx.x % 32; first < vectors; first += 32 * kAhead) {
-    uint4 w[kAhead];
+// One launch for a few rows of bf16: each warp scores an expert, whose weights it reads once, and the
+// block that ends last chooses.
+constexpr int kRouteWarps = 7;  // 128 blocks for 896 experts
+constexpr int kRouteThreads = 32 * kRouteWarps;
+constexpr int kRouteExperts = 1024;  // at most
+// At most: with three, the loads under way no longer fit the registers.
+constexpr int kRouteRows = 2;
+constexpr int kAhead = 28;    // loads of a lane under way: a row of 7168
+constexpr int kTogether = 7;  // loads of x, and sums that do not wait for one another
+constexpr int kPerThread = (kRouteExperts + kRouteThreads - 1) / kRouteThreads;
+
+struct RouteShared {
+  unsigned best[kRouteWarps][32];
+  float scores[kRouteExperts];
+  uint2 list[kRouteExperts];
+  std::int32_t ids[32];
+  int listed;
+  bool last;
+};
+
+// choose_row with the threads of a block: the same bound, list and ranks. `bias`: of the thread's
+// experts. top_k <= 32.
+__device__ void choose_in_block(const Choice& c, const RowChoice& row,
+                                const float (&bias)[kPerThread], RouteShared& shared) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const auto count = static_cast<int>(c.num_experts);
+  float scores[kPerThread];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) w[i] = load_stream(weight + first + 32 * i);
+  for (int i = 0; i < kPerThread; ++i) {
+    const int e = thread + kRouteThreads * i;
+    scores[i] = e < count ? __ldcg(row.logits + e) : 0.0f;
+  }
+  unsigned keys[kPerThread] = {};
+  unsigned best = 0;
+  bool failed = false;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int e = thread + kRouteThreads * i;
+    if (e >= count) continue;
+    const float score = score_of(scores[i]);
+    shared.scores[e] = score;
+    const float biased = score + bias[i];
+    failed |= isnan(biased);
+    keys[i] = key_of(biased);
+    best = max(best, keys[i]);
+  }
+  shared.best[thread / 32][lane] = best;
+  if (thread == 0) shared.listed = 0;
+  if (__syncthreads_or(failed) != 0) {
+    if (thread < 32) choose_nothing(c, row);
+    return;
+  }
+  for (const auto& of_warp : shared.best) best = max(best, of_warp[lane]);
+  const unsigned bound = kth_of_lanes(best, c.top_k);
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const bool in = keys[i] >= bound;
+    const unsigned mask = __ballot_sync(kAll, in);
+    if (mask == 0) continue;
+    int first = 0;
+    if (lane == 0) first = atomicAdd(&shared.listed, __popc(mask));
+    first = __shfl_sync(kAll, first, 0);
+    if (in) {
+      shared.list[first + __popc(mask & ((1u << lane) - 1))] = {
+          keys[i], static_cast<unsigned>(thread + kRouteThreads * i)};
+    }
+  }
+  __syncthreads();
+  for (int i = thread; i < shared.listed; i += kRouteThreads) {
+    const uint2 mine = shared.list[i];
+    int rank = 0;
+    for (int j = 0; j < shared.listed; ++j) {
+      rank += before(shared.list[j].x, shared.list[j].y, mine.x, mine.y);
+    }
+    if (rank < c.top_k) shared.ids[rank] = static_cast<std::int32_t>(mine.y);
+  }
+  __syncthreads();
+  if (thread >= 32) return;
+  const bool chosen = lane < c.top_k;
+  const float score = chosen ? shared.scores[shared.ids[lane]] : 0.0f;
+  const float divisor = c.renormalize ? warp_sum(score) + 1e-20f : 1.0f;
+  if (chosen) {
+    row.ids[lane] = shared.ids[lane];
+    row.weights[lane] = score / divisor * c.scale;
+  }
+}
+
+// `logits` [rows, experts] is c.logits. *arrived is 0 before and after.
+template <int kRows>
+__global__ void __launch_bounds__(kRouteThreads)
+    route_rows(const uint4* weight, const uint4* x, int vectors, float* logits, Choice c,
+               unsigned* arrived) {
+  __shared__ RouteShared shared;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * kRouteWarps + thread / 32;
+  const bool inside = e < c.num_experts;
+  weight += (inside ? e : 0) * vectors;
+  uint4 w[kAhead];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int at = first + lane + 32 * i;
+      w[i] = at < vectors ? load_stream(weight + at) : uint4{0, 0, 0, 0};
+    }
+  };
+  load(0);
+  float bias[kPerThread];
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int of = thread + kRouteThreads * i;
+    bias[i] = of < c.num_experts ? c.bias[of] : 0.0f;
+  }
+  start_next_kernel();
+  wait_for_previous_kernel();
+  float sums[kRows][kTogether] = {};
+  for (int first = 0; first < vectors; first += 32 * kAhead) {
+    if (first > 0) load(first);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      uint4 v[kAhead];
-      const uint4* from = x + static_cast<std::int64_t>(r) * vectors + first;
+      const uint4* from = x + static_cast<std::int64_t>(r) * vectors + first + lane;
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) v[i] = __ldg(from + 32 * i);
+      for (int i = 0; i < kAhead; i += kTogether) {
+        uint4 v[kTogether];
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) sums[r] = dot8(w[i], v[i], sums[r]);
+        for (int j = 0; j < kTogether; ++j) {
+          const int at = 32 * (i + j);
+          v[j] = first + lane + at < vectors ? from[at] : uint4{0, 0, 0, 0};
+        }
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) sums[r][j] = dot8(w[i + j], v[j], sums[r][j]);
+      }
     }
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const float sum = warp_sum(sums[r]);
-    if (threadIdx.x % 32 == 0) out[r * experts + e] = sum;
+    float own = 0;
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) own += sums[r][j];
+    const float sum = warp_sum(own);
+    if (inside && lane == 0) logits[r * c.num_experts + e] = sum;
+  }
+  __threadfence();
+  __syncthreads();
+  if (thread == 0) {
+    shared.last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+    if (shared.last) *arrived = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!shared.last) return;
+  for (int r = 0; r < kRows; ++r) {
+    if (r > 0) __syncthreads();  // the row before is done with the shared memory
+    choose_in_block(c, RowChoice(c, r), bias, shared);
   }
 }
 
 bool few_rows_serve(const Context& context, const RouteArgs& args) {
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  return !context.deterministic && args.x.rows() <= 4 && context.activation == DType::kBf16 &&
-         args.weight.format == WeightFormat::kBf16 && args.weight.cols % (8 * 32 * kAhead) == 0 &&
+  return !context.deterministic && args.x.rows() <= kRouteRows && args.top_k <= 32 &&
+         args.weight.rows <= kRouteExperts && context.activation == DType::kBf16 &&
+         args.weight.format == WeightFormat::kBf16 && args.weight.cols % 8 == 0 &&
          aligned(args.weight.data) && aligned(args.x.data);
 }
 
-void score_few(Context& context, const RouteArgs& args, float* logits) {
+void route_few(Context& context, const RouteArgs& args, float* logits, const Choice& choice) {
   const auto go = [&](auto kernel) {
-    launch({"route: logits", ceil_div(args.weight.rows, kWarps), kThreads, 0, context.stream},
+    launch({.name = "route: a few rows",
+            .grid = dim3(ceil_div(args.weight.rows, kRouteWarps)),
+            .block = dim3(kRouteThreads),
+            .stream = context.stream,
+            .overlap = true},
            kernel, static_cast<const uint4*>(args.weight.data),
-           static_cast<const uint4*>(args.x.data), args.weight.rows,
-           static_cast<int>(args.weight.cols / 8), logits);
+           static_cast<const uint4*>(args.x.data), static_cast<int>(args.weight.cols / 8), logits,
+           choice, context.arrived);
   };
-  switch (args.x.rows()) {
-    case 1:
-      return go(score_rows<1>);
-    case 2:
-      return go(score_rows<2>);
-    case 3:
-      return go(score_rows<3>);
-    default:
-      return go(score_rows<4>);
-  }
+  if (args.x.rows() == 1) return go(route_rows<1>);
+  go(route_rows<kRouteRows>);
 }
 
 }  // namespace
@@ -247,13 +372,10 @@ void route(Context& context, const RouteArgs& args) {
                         (few ? 0 : multiply_scratch(context, product)));
   auto* logits = context.scratch.take<float>(rows * experts);
   product.outputs[0].out = logits;
-  if (few) {
-    score_few(context, args, logits);
-  } else {
-    multiply(context, product);
-  }
   const Choice choice{logits,           args.bias,  rows,     experts,     args.top_k,
                       args.renormalize, args.scale, args.ids, args.weights};
+  if (few) return route_few(context, args, logits, choice);
+  multiply(context, product);
   const auto go = [&](auto kernel) {
     launch({"route: choice", ceil_div(rows, kWarps), kThreads, 0, context.stream}, kernel, choice);
   };
