@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "cuda/device/activation.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/expert_grouped.h"
 #include "cuda/launch.cuh"
 
@@ -30,6 +31,8 @@ __device__ __forceinline__ std::uint32_t pack(float a, float b) {
 // out [M, Z] = the slots' down rows, weighted, summed in slot order: eight elements a thread.
 __global__ void sum_slots(const uint4* down, const float* weights, int top_k, int vectors,
                           uint4* out) {
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= vectors) return;
   const std::int64_t row = blockIdx.y;
@@ -107,7 +110,8 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
       width,
       first_present(args).w1.rows,
       args.activation,
-      nullptr};
+      nullptr,
+      {args.weights, args.out.data}};
   ExpertGroups& groups = experts.groups;
   const std::size_t own = plan.way == Way::kHalf   ? half_experts_bytes(experts)
                           : plan.way == Way::kMma  ? mma_experts_bytes(experts)
@@ -116,8 +120,10 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
   context.scratch.begin(own + group_bytes(groups) +
                         Scratch::bytes_of<bf16>(groups.num_pairs * width));
   take_groups(context.scratch, groups);
-  experts.down = context.scratch.take<bf16>(groups.num_pairs * width);
-  group_pairs(context, groups, args.ids, num_experts);
+  group_pairs(context, groups, args.ids, num_experts, rows);
+  const bool at_once =
+      plan.way == Way::kBf16 && rows == 1 && args.top_k <= kMostRowSlots && !context.deterministic;
+  if (!at_once) experts.down = context.scratch.take<bf16>(groups.num_pairs * width);
   switch (plan.way) {
     case Way::kHalf:
       half_experts(context, experts);
@@ -132,10 +138,14 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
       wide_experts(context, experts);
       break;
   }
+  if (at_once) return;
   constexpr int kThreads = 128;
   const std::int64_t vectors = width / 8;
-  launch({"expert_mlp: sum", dim3(ceil_div(vectors, kThreads), static_cast<unsigned>(rows)),
-          kThreads, 0, context.stream},
+  launch({.name = "expert_mlp: sum",
+          .grid = dim3(ceil_div(vectors, kThreads), static_cast<unsigned>(rows)),
+          .block = dim3(kThreads),
+          .stream = context.stream,
+          .overlap = true},
          sum_slots, static_cast<const uint4*>(experts.down), args.weights, args.top_k,
          static_cast<int>(vectors), static_cast<uint4*>(args.out.data));
 }

@@ -18,6 +18,12 @@ std::optional<std::string> grouped_experts_why_not(const Context& context,
                                                    const ExpertMlpArgs& args);
 void grouped_experts(Context& context, const ExpertMlpArgs& args, const ExpertEntry* table);
 
+// The weighted sum of the slots.
+struct SlotSum {
+  const float* weights;  // [pairs]
+  void* out;             // bf16 [M, width]
+};
+
 struct GroupedExperts {
   const ExpertEntry* table;
   ExpertGroups groups;
@@ -27,7 +33,9 @@ struct GroupedExperts {
   std::int64_t width;  // Z
   std::int64_t inner;  // F
   Activation activation;
-  void* down;  // bf16 [pairs, width], to be filled with round(w2 act(w1 z, w3 z))
+  // bf16 [pairs, width], to be filled with round(w2 act(w1 z, w3 z)); or null: `sum` is made at once.
+  void* down;
+  SlotSum sum;
 };
 
 // Each kind: the multiples that widths must be of, the most rows of a group, what it takes of the
@@ -44,7 +52,9 @@ constexpr int kMmaRows = 32;
 std::size_t mma_experts_bytes(const GroupedExperts& experts);
 void mma_experts(Context& context, const GroupedExperts& experts);
 
-// BF16: groups of 8, 16 or 32.
+// BF16: groups of 8, 16 or 32. One row of few slots may have no `down`; it then sums in another
+// order.
+constexpr int kMostRowSlots = 32;
 std::size_t bf16_experts_bytes(const GroupedExperts& experts);
 void bf16_experts(Context& context, const GroupedExperts& experts);
 

@@ -110,8 +110,12 @@ void take_groups(Scratch& scratch, ExpertGroups& groups) {
   groups.num_positions = groups.num_groups + 1;
 }
 
-void group_pairs(Context& context, const ExpertGroups& groups, const std::int32_t* ids,
-                 std::int64_t num_experts) {
+void group_pairs(Context& context, ExpertGroups& groups, const std::int32_t* ids,
+                 std::int64_t num_experts, std::int64_t rows) {
+  if (rows == 1) {
+    groups.row_ids = ids;
+    return;
+  }
   const auto shared = static_cast<std::size_t>(num_experts) * sizeof(std::int32_t);
   launch({"group by expert", 1, kThreads, shared, context.stream}, group_kernel, groups, ids,
          static_cast<int>(num_experts));

@@ -11,6 +11,7 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/mxfp4.cuh"
 #include "cuda/device/mxfp4_half.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/quick_glu.cuh"
 #include "cuda/expert_grouped.h"
 #include "cuda/launch.cuh"
@@ -79,7 +80,7 @@ __device__ __forceinline__ void multiply_step(const uint4 (&packed)[4],
     uint4 b[kPairs];
 #pragma unroll
     for (int n = 0; n < kPairs; ++n) {
-      b[n] = mine ? __ldg(reinterpret_cast<const uint4*>(x[n] + 8 * i)) : uint4{0, 0, 0, 0};
+      b[n] = mine ? *reinterpret_cast<const uint4*>(x[n] + 8 * i) : uint4{0, 0, 0, 0};
     }
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -169,7 +170,6 @@ __device__ __forceinline__ void run_tile(const HalfArgs& args, const RowGroup& g
   const int part = static_cast<int>(threadIdx.x / 32) % kSplit;
   const int steps = static_cast<int>(args.cols / kStepCols);
   const int first_step = steps * part / kSplit;
-  const std::int32_t* pairs = args.groups.pairs + group.first;
   Sums<kPairs> sums = {};
   if (inside) {
     const ExpertEntry& e = args.table[group.expert];
@@ -186,7 +186,8 @@ __device__ __forceinline__ void run_tile(const HalfArgs& args, const RowGroup& g
 #pragma unroll
     for (int n = 0; n < kPairs; ++n) {
       // A column without a row repeats the last one; its sums are not used.
-      const std::int64_t pair = pairs[min(2 * n + g / 4, group.count - 1)];
+      const std::int64_t pair =
+          pair_at(args.groups, group.first + min(2 * n + g / 4, group.count - 1));
       const std::int64_t source = kStage == Stage::kGateUp ? pair / args.top_k : pair;
       x[n] = args.x + source * args.cols + col + kMxGroup * t;
     }
@@ -206,7 +207,7 @@ __device__ __forceinline__ void run_tile(const HalfArgs& args, const RowGroup& g
     if (column >= group.count) continue;
     // Of the two lanes with the sums of a column, one finishes row g and the other row g + 8.
     const int i = t % 2;
-    const std::int64_t pair = pairs[column], at = row + g + 8 * i;
+    const std::int64_t pair = pair_at(args.groups, group.first + column), at = row + g + 8 * i;
     if constexpr (kStage == Stage::kGateUp) {
       const float unscale = args.unscale[pair / args.top_k];
       const float hidden =
@@ -229,10 +230,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) expert_half_stage(Half
   constexpr int kTileRows = kStage == Stage::kGateUp ? 16 : 32;
   const std::int64_t tiles = args.rows / kTileRows;
   const std::int64_t blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
-  const std::int64_t total = *args.groups.num_groups * blocks;
+  wait_for_previous_kernel();
+  start_next_kernel();
+  const std::int64_t total = count_of(args.groups) * blocks;
   for (std::int64_t work = blockIdx.x; work < total; work += gridDim.x) {
     const std::int64_t tile = work % blocks * kBlockTiles + threadIdx.x / 32 / kSplit;
-    const RowGroup group = args.groups.groups[work / blocks];
+    const RowGroup group = group_at(args.groups, work / blocks);
     const std::int64_t row = tile * kTileRows;
     if (kPairs == 1 || group.count <= 2) {
       run_tile<kStage, 1>(args, group, row, tile < tiles, shared);
@@ -256,6 +259,8 @@ __device__ __forceinline__ std::uint32_t to_half(std::uint32_t low, std::uint32_
 // block a row.
 __global__ void arrange(const uint4* z, int vectors, uint4* out, float* unscale) {
   __shared__ std::uint32_t largest;
+  start_next_kernel();
+  wait_for_previous_kernel();
   if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   z += static_cast<std::int64_t>(blockIdx.x) * vectors;
@@ -294,7 +299,11 @@ void run_stage(Context& context, const HalfArgs& args) {
   const std::int64_t work = args.groups.max_groups * ceil_div(args.rows / kTileRows, kBlockTiles);
   const auto go = [&](auto kernel, int blocks_per_sm) {
     const std::int64_t resident = std::int64_t{context.device.num_sms} * blocks_per_sm;
-    launch({kName, static_cast<unsigned>(std::min(work, resident)), kThreads, 0, context.stream},
+    launch({.name = kName,
+            .grid = dim3(static_cast<unsigned>(std::min(work, resident))),
+            .block = dim3(kThreads),
+            .stream = context.stream,
+            .overlap = true},
            kernel, args);
   };
   if (args.groups.group_rows <= 2) {
@@ -325,7 +334,11 @@ void half_experts(Context& context, const GroupedExperts& experts) {
   auto* z = context.scratch.take<__half>(experts.rows * experts.width);
   auto* unscale = context.scratch.take<float>(experts.rows);
   auto* hidden = context.scratch.take<__half>(experts.groups.num_pairs * experts.inner);
-  launch({"expert_mlp: arrange", static_cast<unsigned>(experts.rows), 256, 0, context.stream},
+  launch({.name = "expert_mlp: arrange",
+          .grid = dim3(static_cast<unsigned>(experts.rows)),
+          .block = dim3(256),
+          .stream = context.stream,
+          .overlap = true},
          arrange, static_cast<const uint4*>(experts.z), static_cast<int>(experts.width / 8),
          reinterpret_cast<uint4*>(z), unscale);
   const float scale = hidden_scale(experts.activation);

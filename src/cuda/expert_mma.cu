@@ -133,12 +133,11 @@ __device__ __forceinline__ void run_tile(const StageArgs& args, const RowGroup& 
     w.set(0, e.w2, e.w2_scales, row, args.cols);
     w.set(1, e.w2, e.w2_scales, row + 16, args.cols);
   }
-  const std::int32_t* pairs = args.groups.pairs + group.first;
   const bf16* x[kTiles];
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     // A column without a row repeats the last one; its sums are not used.
-    const std::int64_t pair = pairs[min(8 * n + g, group.count - 1)];
+    const std::int64_t pair = pair_at(args.groups, group.first + min(8 * n + g, group.count - 1));
     const std::int64_t source = kStage == Stage::kGateUp ? pair / args.top_k : pair;
     x[n] = args.x + source * args.cols + kMxGroup * t;
   }
@@ -150,7 +149,7 @@ __device__ __forceinline__ void run_tile(const StageArgs& args, const RowGroup& 
     for (int c = 0; c < 4; ++c) {
       const int column = 8 * n + 2 * t + c % 2;
       if (column >= group.count) continue;
-      bf16* out = args.out + static_cast<std::int64_t>(pairs[column]) * args.rows;
+      bf16* out = args.out + std::int64_t{pair_at(args.groups, group.first + column)} * args.rows;
       const int r = static_cast<int>(row) + g + c / 2 * 8;
       const float first = element(acc[0][n], c) * kMxfp4Unscale;
       const float second = element(acc[1][n], c) * kMxfp4Unscale;
@@ -169,11 +168,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) expert_stage(StageArgs
   constexpr int kTileRows = kStage == Stage::kGateUp ? 16 : 32;
   const std::int64_t tiles = args.rows / kTileRows;
   const std::int64_t blocks = (tiles + kWarps - 1) / kWarps;
-  const std::int64_t total = *args.groups.num_groups * blocks;
+  const std::int64_t total = count_of(args.groups) * blocks;
   for (std::int64_t work = blockIdx.x; work < total; work += gridDim.x) {
     const std::int64_t tile = work % blocks * kWarps + threadIdx.x / 32;
     if (tile >= tiles) continue;
-    const RowGroup group = args.groups.groups[work / blocks];
+    const RowGroup group = group_at(args.groups, work / blocks);
     if (kTiles == 1 || group.count <= 8) {
       run_tile<kStage, 1>(args, group, tile * kTileRows);
     } else if (kTiles == 2 || group.count <= 16) {
@@ -221,7 +220,7 @@ std::size_t mma_experts_bytes(const GroupedExperts& experts) {
 }
 
 void mma_experts(Context& context, const GroupedExperts& experts) {
-  const auto& [table, groups, x, rows, top_k, width, inner, activation, down] = experts;
+  const auto& [table, groups, x, rows, top_k, width, inner, activation, down, sum] = experts;
   bf16* z = context.scratch.take<bf16>(rows * width);
   bf16* hidden = context.scratch.take<bf16>(groups.num_pairs * inner);
   constexpr int kVectorThreads = 128;
