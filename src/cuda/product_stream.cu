@@ -1,6 +1,9 @@
 // Products of few rows of x, where the time is that of reading the weights: each weight goes once
 // from memory to the registers in which the tensor core wants it. bf16 activations; weights bf16, or
 // MXINT8, which become bf16 in registers.
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/device/load.cuh"
 #include "cuda/device/mx_vector.cuh"
 #include "cuda/device/overlap.cuh"
@@ -185,11 +188,41 @@ __device__ __forceinline__ Sources<P> sources(const Product& p, int index, std::
   return from;
 }
 
+// Of the weights of a block. What all multiprocessors ask for stays below half of the L2 cache.
+constexpr int kPrefetchBytes = 96 << 10;
+
+// Whether the block is among those that start together; later ones have nobody to wait for.
+template <typename P>
+__device__ __forceinline__ bool is_first_wave() {
+  constexpr unsigned kMostSms = 132;
+  return blockIdx.y * gridDim.x + blockIdx.x < kMostSms * P::kBlocksASm;
+}
+
+// Asks for what follows in the rows of a block, behind the `begun` columns that are under way, so
+// that it is in the L2 cache when the kernel ahead has ended.
+template <typename P, typename Rows>
+__device__ __forceinline__ void prefetch_rows(const Product& p, int index, std::int64_t n0,
+                                              int begun) {
+  constexpr int kLine = 128;
+  constexpr int kLines = kPrefetchBytes / P::kRows / kLine;
+  for (int i = static_cast<int>(threadIdx.x); i < P::kRows * kLines; i += P::kThreads) {
+    const int row = i / kLines;
+    const WeightView& weight = p.outputs[index + Rows::weight(row)].weight;
+    const std::int64_t n = min(n0 + Rows::row_of_weight(row), weight.rows - 1);
+    const std::int64_t row_bytes = weight.row_bytes();
+    const std::int64_t at = begun * row_bytes / weight.cols + i % kLines * kLine;
+    if (at >= row_bytes) continue;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const std::uint8_t*>(weight.data) +
+                                                  n * row_bytes + at));
+  }
+}
+
 template <typename P, Finish kFinish>
 __global__ void __launch_bounds__(P::kThreads, P::kBlocksASm)
     stream(const __grid_constant__ Product p) {
   constexpr int kWeights = kFinish == Finish::kGlu ? 2 : 1;
-  using Rows = BlockRows<kWeights, P::kTiles>;
+  using Rows = std::conditional_t<(kWeights > P::kTiles), HalfTileRows,
+                                  BlockRows<std::min(kWeights, P::kTiles), P::kTiles>>;
   constexpr int kRowsEach = P::kRows / kWeights;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<typename P::Shared*>(memory);
@@ -209,6 +242,10 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocksASm)
   int k = warp_k * kStepK;
 #pragma unroll
   for (int s = 0; s < kAhead; ++s) load_weights<P>(steps[s], from, k + s * kStride);
+  if (is_first_wave<P>()) prefetch_rows<P, Rows>(p, index, n0, kAhead * kStride);
+  // Of a short sum all weights are under way.
+  const bool is_short = p.cols <= kAhead * kStride;
+  if (is_short) start_next_kernel();
   wait_for_previous_kernel();
 #pragma unroll
   for (int s = 0; s < kAhead; ++s) load_step_x<P>(steps[s], from, k + s * kStride);
@@ -222,7 +259,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocksASm)
     }
   }
 
-  start_next_kernel();
+  if (!is_short) start_next_kernel();
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int i = 0; i < P::kTiles; ++i) {
@@ -246,7 +283,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocksASm)
     for (int w = 0; w < kPartials; ++w) {
       const float* at = &shared.sums[w][token][Rows::row_of_block(r)];
 #pragma unroll
-      for (int j = 0; j < kWeights; ++j) y[j] += at[j * Rows::kTilesEach * kTile];
+      for (int j = 0; j < kWeights; ++j) y[j] += at[j * Rows::kApart];
     }
     finish<bf16, kFinish>(p, p.outputs[index], (m0 + token) * weight_rows + n0 + r, y[0],
                           y[kWeights - 1]);
@@ -274,10 +311,10 @@ void launch_bf16(Context& context, const Product& product, bool few) {
   if (product.rows > 2 * kToken) {
     return launch_plan<Plan<kFormat, 2, 4, 2, 2, false>, kFinish>(context, product);
   }
+  if (few && product.rows <= kToken) {
+    return launch_plan<Plan<kFormat, 1, 1, 1, 3, true>, kFinish>(context, product);
+  }
   if constexpr (kFinish != Finish::kGlu) {
-    if (few && product.rows <= kToken) {
-      return launch_plan<Plan<kFormat, 1, 1, 1, 3, true>, kFinish>(context, product);
-    }
     if (few) return launch_plan<Plan<kFormat, 1, 2, 1, 3, true>, kFinish>(context, product);
   }
   if (product.rows > kToken) {
@@ -300,7 +337,8 @@ void launch_mxint8(Context& context, const Product& product, bool few) {
 
 template <Finish kFinish>
 void launch_finish(Context& context, const Product& product) {
-  const bool few = num_blocks(product, 2 * kTile) < static_cast<unsigned>(context.device.num_sms);
+  const int rows_each = kFinish == Finish::kGlu ? kTile : 2 * kTile;
+  const bool few = num_blocks(product, rows_each) < static_cast<unsigned>(context.device.num_sms);
   if (product.outputs[0].weight.format == WeightFormat::kMxint8) {
     return launch_mxint8<kFinish>(context, product, few);
   }

@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kThreads)
     if (n0 + r >= weight_rows) continue;
     const float* y = &shared.sums[token][Rows::row_of_block(r)];
     finish<bf16, kFinish>(p, p.outputs[index], (m0 + token) * weight_rows + n0 + r, y[0],
-                          y[(kWeights - 1) * Rows::kTilesEach * kTile]);
+                          y[(kWeights - 1) * Rows::kApart]);
   }
 }
 

@@ -6,8 +6,11 @@
 
 #include "cuda/backend.h"
 #include "cuda/gpu.h"
+#include "ops/glu_mlp.h"
 #include "ops/linear.h"
+#include "ops/parity/compare.h"
 #include "ops/parity/memory.h"
+#include "ops/reference/reference_backend.h"
 
 namespace baltoro {
 namespace {
@@ -54,6 +57,41 @@ TEST_P(CudaProduct, ANanInANeighbourChangesNoBit) {
       EXPECT_EQ(first_row(*backend, GetParam(), rows, nan),
                 first_row(*backend, GetParam(), rows, 0))
           << rows << " rows";
+    }
+  }
+}
+
+// A gated MLP of a small shared expert, [inner, 256] and back.
+std::vector<float> gated_row(Backend& backend, std::int64_t rows, std::int64_t inner) {
+  constexpr std::int64_t kWidth = 256;
+  OpMemory memory(backend);
+  memory.align_weights();
+  GluMlpArgs args;
+  args.x = memory.input("x", random_values(3, "x", rows * kWidth, 1), kWidth);
+  args.gate = memory.weight(3, "gate", WeightFormat::kBf16, inner, kWidth);
+  args.up = memory.weight(3, "up", WeightFormat::kBf16, inner, kWidth);
+  args.down = memory.weight(3, "down", WeightFormat::kBf16, kWidth, inner);
+  args.activation = {ActivationKind::kSitu, 4, 25};
+  args.out = memory.output("out", rows, kWidth);
+  glu_mlp(backend, args);
+  EXPECT_EQ(memory.damage().value_or(""), "");
+  std::vector<float> out = memory.outputs()[0].values;
+  out.resize(kWidth);
+  return out;
+}
+
+TEST(CudaGatedProduct, FewOutputsAgreeWithTheReferenceAndAmongThemselves) {
+  BALTORO_NEEDS_GPU();
+  const auto reference = make_reference_backend(Activations::kBf16);
+  const auto backend = make_cuda_backend({.deterministic = true});
+  const Tolerance limit = op_tolerance("glu_mlp", Activations::kBf16);
+  for (const std::int64_t inner : {72, 1024, 3000}) {
+    const std::vector<float> alone = gated_row(*backend, 1, inner);
+    const Agreement seen = compare_values(gated_row(*reference, 1, inner), alone);
+    EXPECT_LE(seen.max_rel, limit.max_rel) << inner;
+    EXPECT_GE(seen.cosine, limit.min_cosine) << inner;
+    for (const std::int64_t rows : {8, 9, 65}) {
+      EXPECT_EQ(gated_row(*backend, rows, inner), alone) << inner << ", " << rows << " rows";
     }
   }
 }

@@ -34,6 +34,7 @@ template <int kWeights, int kTiles>
 struct BlockRows {
   static_assert(kTiles % kWeights == 0);
   static constexpr int kTilesEach = kTiles / kWeights;
+  static constexpr int kApart = kTilesEach * kTile;  // rows of weight 0 and weight 1
 
   // Which weight, and which of its rows in the block, is row `row` of the block.
   static __device__ __forceinline__ int weight(int row) {
@@ -43,10 +44,23 @@ struct BlockRows {
     const int tile = row / kTile;
     return (tile / kTiles * kTilesEach + tile % kTilesEach) * kTile + row % kTile;
   }
-  // The inverse for weight 0; that row of weight 1 lies kTilesEach tiles behind.
+  // The inverse for weight 0; that row of weight 1 lies kApart behind.
   static __device__ __forceinline__ int row_of_block(int r) {
     const int tile = r / kTile;
     return (tile / kTilesEach * kTiles + tile % kTilesEach) * kTile + r % kTile;
+  }
+};
+
+// Tiles with half of their rows from each of two weights.
+struct HalfTileRows {
+  static constexpr int kApart = kTile / 2;
+
+  static __device__ __forceinline__ int weight(int row) { return row % kTile / kApart; }
+  static __device__ __forceinline__ int row_of_weight(int row) {
+    return row / kTile * kApart + row % kApart;
+  }
+  static __device__ __forceinline__ int row_of_block(int r) {
+    return r / kApart * kTile + r % kApart;
   }
 };
 
