@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams
     if (t > 0) sync_head<kWarps>();
     thread.prepare(shared, in);
     sync_head<kWarps>();
+    // The inputs are here, and the state as good as: what the next kernel reads does not compete.
+    if (t == 0) start_next_kernel();
     thread.advance(shared, (row * p.heads + head) * kDecodeHead, in.beta, in.gate);
   }
-  start_next_kernel();  // its first reads do not compete with those of this one
   thread.store_state(state);
   in.store_slot(p, sequence.state_slot, head, thread.first);
 }

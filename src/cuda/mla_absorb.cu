@@ -1,6 +1,7 @@
 // The steps of absorbed decode around the attention over segments: the list of rows, queries raised
 // into the latent, segments merged, values projected.
 #include "cuda/device/activation.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/device/rotate.cuh"
 #include "cuda/launch.cuh"
@@ -17,6 +18,8 @@ constexpr int kPlanThreads = 1024;
 // One block. Rows are taken kPlanThreads at a time; counts and pages are summed over the block.
 __global__ void __launch_bounds__(kPlanThreads) plan_kernel(DeviceBatch batch, SplitPlan plan) {
   __shared__ int2 warp_total[32];
+  start_next_kernel();
+  wait_for_previous_kernel();
   int2 before = {0, 0};  // generated rows and their pages
   for (int first = 0; first < batch.num_rows; first += kPlanThreads) {
     const int row = first + static_cast<int>(threadIdx.x);
@@ -103,6 +106,8 @@ constexpr int kRaiseThreads = kVectors * kSlices;
 // A single row: one block a head and kChannels latent channels, key rows shared out.
 __global__ void __launch_bounds__(kRaiseThreads) raise_row_kernel(Absorb p) {
   __shared__ float sums[kSlices][kChannels];
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int head = static_cast<int>(blockIdx.x);
   const int first_channel = static_cast<int>(blockIdx.y) * kChannels;
   if (blockIdx.y == 0) copy_sides(p, head, 0, 1);
@@ -138,6 +143,8 @@ constexpr int kRaiseRowsThreads = 128;
 // One block: one head of up to kRowsAtOnce rows. Thread: two latent channels.
 __global__ void __launch_bounds__(kRaiseRowsThreads) raise_rows_kernel(Absorb p) {
   extern __shared__ float4 query[];  // [nope][kRowsAtOnce]
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int head = static_cast<int>(blockIdx.x);
   const int first = static_cast<int>(blockIdx.y) * kRowsAtOnce;
   const int count = min(kRowsAtOnce, p.buffers.plan.num_rows - first);
@@ -185,6 +192,8 @@ __global__ void __launch_bounds__(kLanes* kSlices) merge_kernel(Absorb p) {
   constexpr int kThreads = kLanes * kSlices;
   __shared__ float4 sums[kSlices][kLanes];
   __shared__ float slots[32];
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int ordinal = static_cast<int>(blockIdx.x) / p.heads;
   const int head = static_cast<int>(blockIdx.x) % p.heads;
   const int2 segments = segments_of(p.buffers.plan, ordinal);
@@ -253,6 +262,8 @@ constexpr int kValuesAtOnce = 32;  // value channels of a block
 template <int kRows>
 __global__ void __launch_bounds__(kProjectThreads) project_kernel(Absorb p) {
   extern __shared__ float context[];  // [kRows][rank]
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int head = static_cast<int>(blockIdx.x);
   const int first = static_cast<int>(blockIdx.y) * kRows;
   const int first_value = static_cast<int>(blockIdx.z) * kValuesAtOnce;
@@ -330,6 +341,12 @@ Absorb absorb_of(Context& context, const MlaArgs& args, const DecodeBuffers& buf
   return p;
 }
 
+// Of kernels that wait themselves, first thing, for the one ahead.
+Launch overlapped(const Context& context, const char* name, dim3 grid, unsigned threads,
+                  std::size_t shared_bytes = 0) {
+  return {name, grid, dim3(threads), shared_bytes, context.stream, true};
+}
+
 // A single row has kernels of its own, which sum in another order.
 bool is_single(const Context& context, const SplitPlan& plan) {
   return plan.num_rows == 1 && !context.deterministic;
@@ -338,7 +355,7 @@ bool is_single(const Context& context, const SplitPlan& plan) {
 }  // namespace
 
 void mla_plan_split(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
-  const Launch how{"mla_decode: plan", 1, kPlanThreads, 0, context.stream};
+  const Launch how = overlapped(context, "mla_decode: plan", 1, kPlanThreads);
   launch(how, plan_kernel, context.stage.batch(args.batch), buffers.plan);
 }
 
@@ -346,15 +363,15 @@ void mla_raise_queries(Context& context, const MlaArgs& args, const DecodeBuffer
   const Absorb p = absorb_of(context, args, buffers);
   const auto heads = static_cast<unsigned>(p.heads);
   if (is_single(context, buffers.plan)) {
-    launch({"mla_decode: raise a query", dim3(heads, ceil_div(p.rank, kChannels)), kRaiseThreads, 0,
-            context.stream},
-           raise_row_kernel, p);
+    const dim3 grid(heads, ceil_div(p.rank, kChannels));
+    launch(overlapped(context, "mla_decode: raise a query", grid, kRaiseThreads), raise_row_kernel,
+           p);
     return;
   }
   const dim3 grid(heads, ceil_div(buffers.plan.num_rows, kRowsAtOnce),
                   ceil_div(p.rank, 2 * kRaiseRowsThreads));
-  launch({"mla_decode: raise the queries", grid, kRaiseRowsThreads,
-          static_cast<std::size_t>(p.nope * kRowsAtOnce) * sizeof(float), context.stream},
+  launch(overlapped(context, "mla_decode: raise the queries", grid, kRaiseRowsThreads,
+                    static_cast<std::size_t>(p.nope * kRowsAtOnce) * sizeof(float)),
          raise_rows_kernel, p);
 }
 
@@ -363,7 +380,7 @@ void mla_merge(Context& context, const MlaArgs& args, const DecodeBuffers& buffe
   const std::int64_t heads = static_cast<std::int64_t>(buffers.plan.num_rows) * p.heads;
   const auto run = [&](auto kernel, int lanes, int slices) {
     const dim3 grid(static_cast<unsigned>(heads), ceil_div(p.rank, 4 * lanes));
-    launch({"mla_decode: merge", grid, static_cast<unsigned>(lanes * slices), 0, context.stream},
+    launch(overlapped(context, "mla_decode: merge", grid, static_cast<unsigned>(lanes * slices)),
            kernel, p);
   };
   // Few heads have many segments each.
@@ -377,7 +394,7 @@ void mla_project(Context& context, const MlaArgs& args, const DecodeBuffers& buf
   const dim3 grid(static_cast<unsigned>(p.heads), ceil_div(buffers.plan.num_rows, at_once),
                   ceil_div(p.values, kValuesAtOnce));
   const auto floats = static_cast<std::size_t>(at_once * p.rank);
-  launch({"mla_decode: project", grid, kProjectThreads, floats * sizeof(float), context.stream},
+  launch(overlapped(context, "mla_decode: project", grid, kProjectThreads, floats * sizeof(float)),
          at_once == 1 ? project_kernel<1> : project_kernel<kRowsAtOnce>, p);
 }
 

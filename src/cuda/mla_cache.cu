@@ -1,6 +1,7 @@
 // What precedes attention: latent norm, rotation of the side key and cache write, one block per new
 // row; and kv_b where vectors can be read.
 #include "cuda/device/activation.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/device/rotate.cuh"
 #include "cuda/launch.cuh"
@@ -28,6 +29,8 @@ struct CacheWrite {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) write_cache_kernel(CacheWrite p) {
   __shared__ float slots[32];
+  start_next_kernel();
+  wait_for_previous_kernel();
   const std::int64_t row = blockIdx.x;
   const DeviceSequence sequence = p.batch.sequences[p.batch.row_sequence[row]];
   if (sequence.is_generated != p.is_generated) return;
@@ -80,8 +83,11 @@ void mla_write_cache(Context& context, const MlaArgs& args, Origin origin) {
   p.eps = args.kv_norm_eps;
   p.theta = args.rope_theta.value_or(0.0f);
   p.is_generated = origin == Origin::kGenerated ? 1 : 0;
-  const Launch how{"mla: write the cache", static_cast<unsigned>(p.batch.num_rows), kThreads, 0,
-                   context.stream};
+  const Launch how{.name = "mla: write the cache",
+                   .grid = dim3(static_cast<unsigned>(p.batch.num_rows)),
+                   .block = dim3(kThreads),
+                   .stream = context.stream,
+                   .overlap = true};
   const bool bf16_rows = context.activation == DType::kBf16;
   launch(how, bf16_rows ? write_cache_kernel<bf16> : write_cache_kernel<float>, p);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/device/activation.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/mix_norm.h"
@@ -200,6 +201,7 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
   __shared__ Sums<kSums, kCluster> first_shared;
   __shared__ Sums<1, kCluster> second_shared;
   cluster_arrive();
+  start_next_kernel();
   const std::int64_t row = blockIdx.x / kCluster;
   const int share = (p.hidden / 8 + kCluster - 1) / kCluster;
   const int vector =
@@ -208,10 +210,6 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
   Row<kSources, 1> r{};
   Eight weight{}, norm{};
   if (active) {
-#pragma unroll
-    for (int s = 0; s < kSources; ++s) r.source[0][s] = vectors(p.source[s], row, p.hidden)[vector];
-    uint4 delta{};
-    if (p.delta != nullptr) delta = vectors(p.delta, row, p.hidden)[vector];
     if constexpr (kSources > 1) {
       weight = eight_at(p.res_norm, vector);
       const Eight proj = eight_at(p.res_proj, vector);
@@ -219,6 +217,13 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
       for (int i = 0; i < 8; ++i) weight.value[i] *= proj.value[i];
     }
     norm = eight_at(p.norm, vector);
+  }
+  wait_for_previous_kernel();
+  if (active) {
+#pragma unroll
+    for (int s = 0; s < kSources; ++s) r.source[0][s] = vectors(p.source[s], row, p.hidden)[vector];
+    uint4 delta{};
+    if (p.delta != nullptr) delta = vectors(p.delta, row, p.hidden)[vector];
     if (p.delta != nullptr) {
       r.add_delta(0, delta);
       const_cast<uint4*>(vectors(p.prefix, row, p.hidden))[vector] = r.source[0][kSources - 1];
@@ -226,6 +231,8 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
   }
   float sums[kSums] = {};
   r.add_sums(0, weight, sums);
+  // A source alone is the mix: its squares need not wait for the first sums.
+  if constexpr (kSources == 1) sums[0] = sum_of_squares(r.mix(0, 1));
   cluster_wait();  // every block has started: its shared memory may be written
   row_sums(first_shared, sums);
   if (blockIdx.x % kCluster == 0 && threadIdx.x == 0) {
@@ -234,8 +241,13 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
   const auto hidden = static_cast<float>(p.hidden);
   const Eight h = r.mix(0, r.share(first_shared, hidden, p.mix_eps));
   float squares[1] = {sum_of_squares(h)};
-  row_sums(second_shared, squares);
-  const float scale = 1.0f / sqrtf(total(second_shared, 0) / hidden + p.norm_eps);
+  if constexpr (kSources > 1) {
+    row_sums(second_shared, squares);
+    squares[0] = total(second_shared, 0);
+  } else {
+    squares[0] = total(first_shared, 0);
+  }
+  const float scale = 1.0f / sqrtf(squares[0] / hidden + p.norm_eps);
   if (active) const_cast<uint4*>(vectors(p.out, row, p.hidden))[vector] = normed(h, norm, scale);
 #endif
 }
@@ -344,8 +356,11 @@ void launch_sources(Context& context, const MixNorm& p, std::int64_t rows) {
   // The two bodies sum in different orders: deterministic mode stays with one.
   if (rows <= kMostClusterRows || context.deterministic) {
     const int threads = (p.hidden / 8 + kCluster - 1) / kCluster;
-    launch({"mix_norm: a cluster a row", static_cast<unsigned>(rows * kCluster),
-            static_cast<unsigned>((threads + 31) / 32 * 32), 0, context.stream},
+    launch({.name = "mix_norm: a cluster a row",
+            .grid = dim3(static_cast<unsigned>(rows * kCluster)),
+            .block = dim3(static_cast<unsigned>((threads + 31) / 32 * 32)),
+            .stream = context.stream,
+            .overlap = true},
            cluster_kernel<kSources>, p);
     return;
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "cuda/device/activation.cuh"
+#include "cuda/device/overlap.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/mla_decode.h"
 #include "cuda/sm90/tensor_map.h"
@@ -466,6 +467,8 @@ __global__ void __launch_bounds__(kThreads, 1) decode_kernel(const __grid_consta
   auto& shared = *reinterpret_cast<Shared<kN>*>(memory);
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
+  start_next_kernel();
+  wait_for_previous_kernel();
   const int first_head = static_cast<int>(blockIdx.y) * kN;
   const int group = static_cast<int>(threadIdx.x / kGroup);
   if (group == 0) {
@@ -519,7 +522,7 @@ void mla_decode_segments(Context& context, const MlaArgs& args, const DecodeBuff
   p.num_heads = static_cast<int>(args.shape.num_heads);
   const auto run = [&](auto kernel, std::size_t shared_bytes) {
     const dim3 grid(static_cast<unsigned>(p.plan.num_blocks), static_cast<unsigned>(split.blocks));
-    launch({"mla_decode", grid, kThreads, shared_bytes, context.stream}, kernel, p);
+    launch({"mla_decode", grid, kThreads, shared_bytes, context.stream, true}, kernel, p);
   };
   if (split.heads == 16) return run(decode_kernel<16>, sizeof(Shared<16>));
   if (split.heads == 32) return run(decode_kernel<32>, sizeof(Shared<32>));
