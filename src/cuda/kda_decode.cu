@@ -4,6 +4,7 @@
 #include "cuda/device/overlap.cuh"
 #include "cuda/kda_decode.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/sm90/kda_share.cuh"
 #include "cuda/sm90/kda_stream.cuh"
 
 namespace baltoro::cuda {
@@ -48,6 +49,10 @@ void kda_decode(Context& context, const KdaParams<T>& p, const DeviceBatch& batc
   const bool single_rows = batch.num_blocks == 0 && batch.num_rows == batch.num_sequences;
   if (single_rows && items > kStreamItems * context.device.num_sms && has_kda_stream<T>(context)) {
     kda_stream(context, p, batch);
+    return;
+  }
+  if (items * kShareBlocks <= context.device.num_sms && has_kda_share<T>(context)) {
+    kda_share(context, p, batch);
     return;
   }
   constexpr int kWarps = 8, kMinBlocks = 2;

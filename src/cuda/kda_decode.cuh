@@ -11,12 +11,15 @@ namespace baltoro::cuda {
 constexpr int kDecodeHead = 128;  // Dk = Dv
 constexpr int kDecodeWidth = 4;
 
-template <int kWarps>
-struct DecodeShared {
+struct DecodeRow {
   float q[kDecodeHead];  // q, k: after SiLU, before their norm
   float k[kDecodeHead];
   float v[kDecodeHead];
   float decay[kDecodeHead];
+};
+
+template <int kWarps>
+struct DecodeShared : DecodeRow {
   // Sums over one warp's rows of the decayed state times k and times q.
   float4 by_k[kWarps][kDecodeHead / 4];
   float4 by_q[kWarps][kDecodeHead / 4];
@@ -95,6 +98,15 @@ struct DecodeInputs {
   }
 };
 
+// q, k, v and the decay of a row to shared memory.
+template <typename T, int kChannels>
+__device__ __forceinline__ void prepare_row(const KdaParams<T>& p, int first,
+                                            DecodeInputs<T, kChannels>& in, DecodeRow& row) {
+  const bool is_decay = first >= 3 * kDecodeHead;
+#pragma unroll
+  for (int i = 0; i < kChannels; ++i) row.q[first + i] = in.make(p, i, is_decay);
+}
+
 __device__ __forceinline__ float dot(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
@@ -119,10 +131,9 @@ __device__ __forceinline__ float4 sum_warps(const float4 (&partial)[kWarps][kDec
 struct Norms {
   float q, k, qk;
 };
-template <int kWarps>
-__device__ Norms norms_of(const DecodeShared<kWarps>& shared, int lane) {
-  const float4 q = reinterpret_cast<const float4*>(shared.q)[lane];
-  const float4 k = reinterpret_cast<const float4*>(shared.k)[lane];
+__device__ __forceinline__ Norms norms_of(const DecodeRow& row, int lane) {
+  const float4 q = reinterpret_cast<const float4*>(row.q)[lane];
+  const float4 k = reinterpret_cast<const float4*>(row.k)[lane];
   Norms n;
   n.q = 1.0f / sqrtf(warp_sum(dot(q, q)) + kL2NormEps) * 0.08838834764831845f;
   n.k = 1.0f / sqrtf(warp_sum(dot(k, k)) + kL2NormEps);
@@ -130,16 +141,17 @@ __device__ Norms norms_of(const DecodeShared<kWarps>& shared, int lane) {
   return n;
 }
 
-// round(o) -> norm, gate, out; lane has four of the head's columns.
+// round(o) -> norm, gate, out; lane has four of the head's columns, and stores those that are `mine`.
 template <typename T>
 __device__ void store_decoded(const KdaParams<T>& p, std::int64_t at, float4 o, float4 norm,
-                              const float (&gate)[4]) {
+                              const float (&gate)[4], bool mine = true) {
   const float values[4] = {round_as<T>(o.x), round_as<T>(o.y), round_as<T>(o.z), round_as<T>(o.w)};
   const float weights[4] = {norm.x, norm.y, norm.z, norm.w};
   float squares = 0;
 #pragma unroll
   for (const float value : values) squares += value * value;
   const float scale = 1.0f / sqrtf(warp_sum(squares) * (1.0f / kDecodeHead) + p.norm_eps);
+  if (!mine) return;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float factor = p.gate == nullptr ? 1.0f : sigmoid(gate[i]);
@@ -190,11 +202,8 @@ struct DecodeThread {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) to[i * 32] = state[i];
   }
-  // q, k, v and the decay of a row to shared memory.
   __device__ void prepare(DecodeShared<kWarps>& shared, Inputs& in) const {
-    const bool is_decay = first >= 3 * kDecodeHead;
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) shared.q[first + i] = in.make(p, i, is_decay);
+    prepare_row(p, first, in, shared);
   }
   // The delta rule and the output of a row, after a barrier.
   __device__ void advance(DecodeShared<kWarps>& shared, std::int64_t at, float beta,

@@ -10,19 +10,13 @@
 #include "cuda/mix_norm.h"
 #include "cuda/sm90/tma.cuh"
 
-// Older architectures compile an empty kernel, and refuse the attribute.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define BALTORO_CLUSTER(blocks)
-#else
-#define BALTORO_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
-#endif
-
 namespace baltoro::cuda::sm90 {
 namespace {
 
 constexpr int kMostSources = 9;
 constexpr int kMostHidden = 7168;
-constexpr int kCluster = 8;                    // blocks a row in the latency body
+constexpr int kCluster = 8;                    // blocks of a row in the latency body
+constexpr int kMostAloneThreads = 512;         // of a row that one block has alone
 constexpr std::int64_t kMostClusterRows = 64;  // where both bodies take the same time
 
 // Sums of kCount values over a warp by halving: lane l ends with the sum of value `index` of that
@@ -192,20 +186,19 @@ __device__ __forceinline__ const uint4* vectors(const void* data, std::int64_t r
   return reinterpret_cast<const uint4*>(static_cast<const bf16*>(data) + row * hidden);
 }
 
-// Latency: kCluster blocks a row.
-template <int kSources>
-__global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
+// Latency: a row has a cluster of blocks, or one alone.
+template <int kSources, int kBlocks>
+__global__ void __launch_bounds__(kBlocks == 1 ? kMostAloneThreads : 128) BALTORO_CLUSTER(kBlocks)
     cluster_kernel(const __grid_constant__ MixNorm p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr int kSums = Row<kSources, 1>::kSums;
-  __shared__ Sums<kSums, kCluster> first_shared;
-  __shared__ Sums<1, kCluster> second_shared;
-  cluster_arrive();
+  __shared__ Sums<kSums, kBlocks> first_shared;
+  __shared__ Sums<1, kBlocks> second_shared;
+  if constexpr (kBlocks > 1) cluster_arrive();
   start_next_kernel();
-  const std::int64_t row = blockIdx.x / kCluster;
-  const int share = (p.hidden / 8 + kCluster - 1) / kCluster;
-  const int vector =
-      static_cast<int>(blockIdx.x % kCluster) * share + static_cast<int>(threadIdx.x);
+  const std::int64_t row = blockIdx.x / kBlocks;
+  const int share = (p.hidden / 8 + kBlocks - 1) / kBlocks;
+  const int vector = static_cast<int>(blockIdx.x % kBlocks) * share + static_cast<int>(threadIdx.x);
   const bool active = static_cast<int>(threadIdx.x) < share && vector < p.hidden / 8;
   Row<kSources, 1> r{};
   Eight weight{}, norm{};
@@ -233,9 +226,10 @@ __global__ void __launch_bounds__(128) BALTORO_CLUSTER(kCluster)
   r.add_sums(0, weight, sums);
   // A source alone is the mix: its squares need not wait for the first sums.
   if constexpr (kSources == 1) sums[0] = sum_of_squares(r.mix(0, 1));
-  cluster_wait();  // every block has started: its shared memory may be written
+  // Every block has started: its shared memory may be written.
+  if constexpr (kBlocks > 1) cluster_wait();
   row_sums(first_shared, sums);
-  if (blockIdx.x % kCluster == 0 && threadIdx.x == 0) {
+  if (blockIdx.x % kBlocks == 0 && threadIdx.x == 0) {
     tag_bad(p, row, total(first_shared, kSums - 1));
   }
   const auto hidden = static_cast<float>(p.hidden);
@@ -351,17 +345,28 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
 #endif
 }
 
+template <int kSources, int kBlocks>
+void launch_cluster(Context& context, const MixNorm& p, std::int64_t rows) {
+  const int threads = (p.hidden / 8 + kBlocks - 1) / kBlocks;
+  launch({.name = "mix_norm: a cluster a row",
+          .grid = dim3(static_cast<unsigned>(rows * kBlocks)),
+          .block = dim3(static_cast<unsigned>((threads + 31) / 32 * 32)),
+          .stream = context.stream,
+          .overlap = true},
+         cluster_kernel<kSources, kBlocks>, p);
+}
+
 template <int kSources>
 void launch_sources(Context& context, const MixNorm& p, std::int64_t rows) {
   // The two bodies sum in different orders: deterministic mode stays with one.
   if (rows <= kMostClusterRows || context.deterministic) {
-    const int threads = (p.hidden / 8 + kCluster - 1) / kCluster;
-    launch({.name = "mix_norm: a cluster a row",
-            .grid = dim3(static_cast<unsigned>(rows * kCluster)),
-            .block = dim3(static_cast<unsigned>((threads + 31) / 32 * 32)),
-            .stream = context.stream,
-            .overlap = true},
-           cluster_kernel<kSources>, p);
+    // One source has two sums: a cluster takes longer to add them than a block to read the row.
+    constexpr int kFew = kSources == 1 ? 1 : kCluster;
+    if (p.hidden <= 8 * kMostAloneThreads) {
+      launch_cluster<kSources, kFew>(context, p, rows);
+    } else {
+      launch_cluster<kSources, kCluster>(context, p, rows);
+    }
     return;
   }
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(rows, context.device.num_sms));

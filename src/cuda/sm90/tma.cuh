@@ -5,6 +5,13 @@
 
 #include <cstdint>
 
+// Blocks of a kernel's clusters. Older architectures compile an empty kernel, and refuse the attribute.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define BALTORO_CLUSTER(blocks)
+#else
+#define BALTORO_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#endif
+
 namespace baltoro::cuda::sm90 {
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
