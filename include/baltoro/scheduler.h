@@ -37,6 +37,7 @@ struct SchedulerOptions {
   std::size_t max_waiting = 128;  // requests
   int max_per_client = 0;         // requests of one client, waiting and running; 0: no limit
   // Rows of prompts in a step beside one row for each choice that generates; a multiple of 64.
+  // Where none generates, a step takes as many as a pass of the engine has.
   std::int64_t prompt_rows = 256;
   PrefixReuse reuse = PrefixReuse::kLive;
   // Bytes of states and cache pages. `state_bytes` is for everything, running sequences first;

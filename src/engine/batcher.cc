@@ -64,7 +64,20 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options
     : engine_(std::move(engine)),
       options_(options),
       reuse_(engine_, options.reuse, *options.prefix_bytes),
-      pool_(drawing_threads(engine_->info())) {}
+      pool_(drawing_threads(engine_->info())) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 18;
+  const EngineInfo& info = engine_->info();
+  const auto items = [&](std::uint64_t bytes, std::int64_t each) {
+    return each == 0 ? 0 : std::min(kMost, bytes / static_cast<std::uint64_t>(each));
+  };
+  const std::uint64_t slots = 2 * static_cast<std::uint64_t>(options.max_running) +
+                              items(*options.prefix_bytes, info.state_bytes);
+  SessionAccess::reserve(
+      *engine_,
+      static_cast<std::int64_t>(std::min(slots, items(*options.state_bytes, info.state_bytes))),
+      static_cast<std::int64_t>(
+          items(*options.state_bytes, info.cache_bytes_per_token * kBlockTokens)));
+}
 
 bool Batcher::has_room(const Job& job) const {
   return stats_.running + job.open_choices() <= options_.max_running &&
@@ -190,10 +203,11 @@ void Batcher::plan_reading() {
   }
 }
 
-// What makes one pass of the step where that is possible.
+// What makes one pass of the step where that is possible: all of it where nobody generates.
 std::int64_t Batcher::prompt_rows() const {
-  const std::int64_t left =
-      engine_->info().max_batch_rows - static_cast<std::int64_t>(items_.size());
+  const std::int64_t pass = engine_->info().max_batch_rows;
+  if (items_.empty()) return std::max(pass, options_.prompt_rows);
+  const std::int64_t left = pass - static_cast<std::int64_t>(items_.size());
   return std::clamp(left / kBlockTokens * kBlockTokens, kBlockTokens, options_.prompt_rows);
 }
 

@@ -122,6 +122,18 @@ const std::vector<std::int32_t>& SessionAccess::pages(const Session& session) {
   return session.impl_->timeline->pages;
 }
 
+void SessionAccess::reserve(Engine& engine, std::int64_t slots, std::int64_t pages) {
+  Engine::Impl& impl = *engine.impl_;
+  const std::lock_guard lock(impl.mutex);
+  if (!impl.backend->uses_host_memory()) return;
+  try {
+    impl.pool.reserve_slots(static_cast<std::int32_t>(slots));
+    impl.pool.reserve_pages(static_cast<std::int32_t>(pages));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+  }
+}
+
 Engine& Session::engine() const noexcept { return *impl_->engine; }
 
 }  // namespace baltoro

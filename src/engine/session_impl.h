@@ -30,7 +30,7 @@ struct Snapshot::Impl {
   std::unique_ptr<Timeline> timeline;
 };
 
-// What the scheduler sees of a session beyond its interface.
+// What the scheduler sees of a session and its engine beyond their interface.
 struct SessionAccess {
   // The next token will be a generated one: gives back what only a prompt that goes on needs.
   static void close_prompt(Session& session);
@@ -38,6 +38,9 @@ struct SessionAccess {
   // Bytes of its own: slots, tokens, logits; not the pages, which it may share.
   static std::uint64_t own_bytes(const Session& session);
   static const std::vector<std::int32_t>& pages(const Session& session);
+  // Makes room in memory of the host, which costs nothing until it is used, so that later growth
+  // copies nothing. Does nothing on a device, or where there is not so much.
+  static void reserve(Engine& engine, std::int64_t slots, std::int64_t pages);
 };
 
 // session_file.cc: the timeline's whole content, guarded by the engine's fingerprint and a

@@ -21,16 +21,37 @@ std::int32_t take(std::vector<std::int32_t>& list) {
   return index;
 }
 
+// Doubles while that is cheap to copy and to have in vain.
+std::int32_t larger(std::int32_t count, std::int32_t first, std::size_t item_bytes) {
+  constexpr std::size_t kCheap = std::size_t{1} << 30;
+  const bool cheap = static_cast<std::size_t>(count) * item_bytes < kCheap;
+  return std::max(first, count + (cheap ? count : count / 8 + 1));
+}
+
 }  // namespace
+
+void StatePool::reserve_slots(std::int32_t count) {
+  const std::int32_t old_count = state_.num_slots();
+  if (count <= old_count) return;
+  // Room for all, so that nothing throws once the pool has grown, nor a release ever.
+  free_slots_.reserve(static_cast<std::size_t>(count));
+  state_.reserve_slots(count);
+  add_free(free_slots_, old_count, count);
+}
+
+void StatePool::reserve_pages(std::int32_t count) {
+  const std::int32_t old_count = state_.num_pages();
+  if (count <= old_count) return;
+  free_pages_.reserve(static_cast<std::size_t>(count));
+  page_references_.reserve(static_cast<std::size_t>(count));
+  state_.reserve_pages(count);
+  page_references_.resize(static_cast<std::size_t>(count), 0);
+  add_free(free_pages_, old_count, count);
+}
 
 std::int32_t StatePool::acquire_slot() {
   if (free_slots_.empty()) {
-    const std::int32_t old_count = state_.num_slots();
-    const std::int32_t new_count = std::max(kFirstSlots, 2 * old_count);
-    // Room for all, so that nothing throws once the pool has grown, nor a release ever.
-    free_slots_.reserve(static_cast<std::size_t>(new_count));
-    state_.reserve_slots(new_count);
-    add_free(free_slots_, old_count, new_count);
+    reserve_slots(larger(state_.num_slots(), kFirstSlots, state_.slot_bytes()));
   }
   return take(free_slots_);
 }
@@ -39,13 +60,7 @@ void StatePool::release_slot(std::int32_t slot) noexcept { free_slots_.push_back
 
 std::int32_t StatePool::acquire_page() {
   if (free_pages_.empty()) {
-    const std::int32_t old_count = state_.num_pages();
-    const std::int32_t new_count = std::max(kFirstPages, 2 * old_count);
-    free_pages_.reserve(static_cast<std::size_t>(new_count));
-    page_references_.reserve(static_cast<std::size_t>(new_count));
-    state_.reserve_pages(new_count);
-    page_references_.resize(static_cast<std::size_t>(new_count), 0);
-    add_free(free_pages_, old_count, new_count);
+    reserve_pages(larger(state_.num_pages(), kFirstPages, state_.page_bytes()));
   }
   const std::int32_t page = take(free_pages_);
   page_references_[static_cast<std::size_t>(page)] = 1;

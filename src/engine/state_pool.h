@@ -14,6 +14,10 @@ class StatePool {
  public:
   explicit StatePool(SequenceState& state) : state_(state) {}
 
+  // Makes room for at least as many. Throws Error{kOutOfMemory}; acquire still grows the pool then.
+  void reserve_slots(std::int32_t count);
+  void reserve_pages(std::int32_t count);
+
   // A slot with unspecified content. Grows the pool where none is free.
   std::int32_t acquire_slot();
   void release_slot(std::int32_t slot) noexcept;

@@ -20,7 +20,9 @@ constexpr int kAllLogprobs = 100;  // more than the fixture's vocabulary
 class Reusing : public ::testing::TestWithParam<const char*> {
  protected:
   void start(PrefixReuse reuse, std::optional<std::uint64_t> prefix_bytes = std::nullopt) {
-    scheduler_.emplace(engine_, SchedulerOptions{.reuse = reuse, .prefix_bytes = prefix_bytes});
+    scheduler_.emplace(engine_, SchedulerOptions{.reuse = reuse,
+                                                 .state_bytes = std::uint64_t{64} << 20,
+                                                 .prefix_bytes = prefix_bytes});
   }
 
   struct Asked {

@@ -55,6 +55,7 @@ class Load : public ::testing::TestWithParam<PrefixReuse> {
     Scheduler scheduler(engine, {.max_running = 14,
                                  .prompt_rows = 128,
                                  .reuse = GetParam(),
+                                 .state_bytes = std::uint64_t{16} << 20,
                                  .prefix_bytes = 12 * std::uint64_t(engine->info().state_bytes)});
     scheduler_ = &scheduler;
     std::vector<std::thread> users;

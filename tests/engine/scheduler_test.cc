@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <deque>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "engine/scheduled.h"
@@ -389,7 +390,7 @@ TEST_F(Schedulers, ANonFiniteRowFailsItsOwnRequest) {
   }
 }
 
-// Every map of new memory fails once: pools cannot grow then.
+// Nothing could be set aside at the start, and each growth of the pools fails once.
 TEST_F(Schedulers, WithoutMemorySomeFailAndTheOthersGoOn) {
   constexpr std::size_t kRequests = 7;
   const auto ask = [](Answer& answer, std::size_t i) {
@@ -405,7 +406,10 @@ TEST_F(Schedulers, WithoutMemorySomeFailAndTheOthersGoOn) {
   for (std::int64_t nth = 0; met && nth < 100; ++nth) {
     const auto engine = Engine::load(fixture("k3"), {.num_threads = 1});
     std::deque<Answer> answers(kRequests);
+    std::optional<testing::FailingCall> unreserved(std::in_place, testing::Call::kMap, 0, ENOMEM,
+                                                   1000);
     Scheduler scheduler(engine, {.max_running = 6, .reuse = PrefixReuse::kExact});
+    unreserved.reset();
     {
       const testing::FailingCall failing(testing::Call::kMap, nth, ENOMEM);
       for (std::size_t i = 0; i < kRequests; ++i) scheduler.submit(ask(answers[i], i));

@@ -9,15 +9,17 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 namespace {
 
 using baltoro::testing::Call;
 
-constexpr std::int64_t kNever = -1;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 std::atomic<Call> g_call{Call::kOpen};
-std::atomic<std::int64_t> g_left{kNever};  // calls before the one that fails
+std::atomic<std::int64_t> g_left{kNever};  // calls before the first that fails
+std::atomic<std::int64_t> g_count{0};      // that fail
 std::atomic<int> g_error{0};
 std::atomic<bool> g_met{false};
 std::atomic<bool> g_disturbed{false};
@@ -27,7 +29,8 @@ std::atomic<bool> g_poisoned{false};
 // True for the call that must fail; errno is then set.
 bool fails(Call call) {
   if (g_left.load() == kNever || g_call.load() != call) return false;
-  if (g_left.fetch_sub(1) != 0) return false;
+  const std::int64_t left = g_left.fetch_sub(1);
+  if (left > 0 || left <= -g_count) return false;
   g_met = true;
   errno = g_error;
   return true;
@@ -75,8 +78,9 @@ void* __wrap_mmap(void* address, std::size_t bytes, int protection, int flags, i
 
 namespace baltoro::testing {
 
-FailingCall::FailingCall(Call call, std::int64_t nth, int error) {
+FailingCall::FailingCall(Call call, std::int64_t nth, int error, std::int64_t count) {
   g_call = call;
+  g_count = count;
   g_error = error;
   g_met = false;
   g_left = nth;

@@ -8,11 +8,11 @@ namespace baltoro::testing {
 
 enum class Call { kOpen, kStat, kRead, kMap };
 
-// While it lives, call number `nth` (from 0) of one kind fails with `error`; a read with error 0
-// meets the end of the file. One at a time.
+// While it lives, `count` calls of one kind from number `nth` (from 0) on fail with `error`; a read
+// with error 0 meets the end of the file. One at a time.
 class FailingCall {
  public:
-  FailingCall(Call call, std::int64_t nth, int error);
+  FailingCall(Call call, std::int64_t nth, int error, std::int64_t count = 1);
   ~FailingCall();
   FailingCall(const FailingCall&) = delete;
   FailingCall& operator=(const FailingCall&) = delete;
