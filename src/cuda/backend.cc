@@ -110,11 +110,17 @@ class CudaBackend final : public Backend {
         args.rows.size() * static_cast<std::size_t>(args.weight.rows) * sizeof(float);
     if (bytes == 0) return;
     select();
-    if (logits_.bytes() < bytes) logits_ = cuda::device_buffer(bytes, "logits");
+    const std::size_t bad_bytes = args.rows.size() * sizeof(std::int32_t);
+    if (logits_.bytes() < bytes + bad_bytes) {
+      logits_ = cuda::device_buffer(bytes + bad_bytes, "logits");
+    }
     HeadArgs on_device = args;
     on_device.logits = logits_.f32();
+    on_device.bad = static_cast<std::int32_t*>(logits_.data()) + bytes / sizeof(std::int32_t);
     cuda::head(context_, on_device);
-    copy(args.logits, logits_.data(), bytes);
+    copy_in_order(args.logits, on_device.logits, bytes);
+    if (args.bad != nullptr) copy_in_order(args.bad, on_device.bad, bad_bytes);
+    synchronize();
   }
 
  private:

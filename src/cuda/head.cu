@@ -15,6 +15,19 @@ __global__ void gather_rows(const std::uint8_t* x, const std::int32_t* rows, std
   for (std::int64_t i = threadIdx.x; i < row_bytes; i += kThreads) out[to + i] = x[from + i];
 }
 
+constexpr int kCheckBlocks = 64;  // of a row
+
+// bad [rows] was 0.
+__global__ void find_bad(const float* logits, std::int64_t vocab, std::int32_t* bad) {
+  const float* row = logits + blockIdx.y * vocab;
+  bool found = false;
+  for (std::int64_t i = blockIdx.x * kThreads + threadIdx.x; i < vocab;
+       i += kCheckBlocks * kThreads) {
+    found |= !isfinite(row[i]);
+  }
+  if (found) bad[blockIdx.y] = 1;
+}
+
 bool consecutive(std::span<const std::int32_t> rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (rows[i] != rows[i - 1] + 1) return false;
@@ -48,7 +61,14 @@ void head(Context& context, const HeadArgs& args) {
     launch(how, gather_rows, x, context.stage.ints(args.rows), row_bytes, gathered);
     product.x = gathered;
   }
+  const auto bad_bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
+  check(cudaMemsetAsync(args.bad, 0, bad_bytes, context.stream), "clear the marks of the logits");
   multiply(context, product);
+  const Launch how{.name = "check of the logits",
+                   .grid = dim3(kCheckBlocks, static_cast<unsigned>(count)),
+                   .block = dim3(kThreads),
+                   .stream = context.stream};
+  launch(how, find_bad, args.logits, args.weight.rows, args.bad);
 }
 
 }  // namespace baltoro::cuda

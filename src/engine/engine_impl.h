@@ -61,6 +61,9 @@ struct Engine::Impl {
   // Whether every item of the pass ends in it and wants the logits of its last row alone.
   bool all_end_in_pass() const;
   std::span<float> logit_rows(std::size_t count);
+  std::span<const std::int32_t> run_head(const ConstTensorView& normed,
+                                         std::span<const std::int32_t> rows,
+                                         std::span<float> logits);
   void finish_items(const ConstTensorView& normed);
   // Fails the item where one of its rows, or what was made of them, is not finite.
   bool check_rows(ItemProgress& progress, const SequenceRows& rows, bool finite_logits);
@@ -77,6 +80,7 @@ struct Engine::Impl {
   std::vector<std::size_t> finished_;    // entries of sequences_ whose items end in this pass
   std::vector<std::int32_t> last_rows_;  // their last rows in the batch
   Buffer logits_;                        // of a slice of rows, shared with the device
+  Buffer bad_logits_;                    // likewise, a number for each row
 };
 
 }  // namespace baltoro

@@ -1,7 +1,6 @@
 // The one forward: cuts the items into passes of at most max_rows rows, prompts at absolute block
 // boundaries, and hands out logits.
 #include <algorithm>
-#include <bit>
 #include <new>
 #include <numeric>
 
@@ -24,29 +23,6 @@ std::int64_t rows_to_take(const ItemProgress& progress, std::int64_t room) {
   if (progress.item->origin == Origin::kGenerated) return room;
   const std::int64_t boundary = (progress.next + room) / kBlockTokens * kBlockTokens;
   return std::max<std::int64_t>(0, boundary - progress.next);
-}
-
-// Whether a value is an infinity or NaN, as a bit: without a branch, so that the compiler makes
-// vectors of loops over it.
-std::uint32_t is_bad(float value) {
-  constexpr std::uint32_t kExponent = 0x7f800000;
-  return (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
-}
-
-bool all_finite(std::span<const float> values) {
-  std::uint32_t bad = 0;
-  for (const float value : values) bad |= is_bad(value);
-  return bad == 0;
-}
-
-// In one walk, for it is a long way at every token. `to` has the size of `from`.
-bool copy_finite(std::span<const float> from, std::span<float> to) {
-  std::uint32_t bad = 0;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    to[i] = from[i];
-    bad |= is_bad(from[i]);
-  }
-  return bad == 0;
 }
 
 }  // namespace
@@ -169,7 +145,7 @@ bool Engine::Impl::all_end_in_pass() const {
   return true;
 }
 
-// Room for logits, which the head fills.
+// Room for the logits of many rows, which the head fills.
 std::span<float> Engine::Impl::logit_rows(std::size_t count) {
   const std::size_t values = count * static_cast<std::size_t>(info.vocab_size);
   if (logits_.bytes() < values * sizeof(float)) {
@@ -178,20 +154,36 @@ std::span<float> Engine::Impl::logit_rows(std::size_t count) {
   return {logits_.f32(), values};
 }
 
+// The head of rows of `normed`; which of them are bad is in the result until the next call.
+std::span<const std::int32_t> Engine::Impl::run_head(const ConstTensorView& normed,
+                                                     std::span<const std::int32_t> rows,
+                                                     std::span<float> logits) {
+  const std::size_t bytes = kLogitRows * sizeof(std::int32_t);
+  if (bad_logits_.bytes() < bytes) bad_logits_ = backend->allocate_shared(bytes, "bad logits");
+  auto* const bad = static_cast<std::int32_t*>(bad_logits_.data());
+  model.logits(*backend, normed, rows, logits.data(), bad);
+  return {bad, rows.size()};
+}
+
 // The head reads its weights once for all items that end in this pass.
 void Engine::Impl::finish_items(const ConstTensorView& normed) {
   if (mapped != nullptr && !finished_.empty()) mapped->enter_head();
   const auto vocab = static_cast<std::size_t>(info.vocab_size);
+  const auto row_of = [&](std::size_t sequence) {
+    return in_pass_[sequence]->timeline->logits.fill(*backend, vocab);
+  };
   for (std::size_t begin = 0; begin < finished_.size(); begin += kLogitRows) {
     const std::size_t count = std::min<std::size_t>(kLogitRows, finished_.size() - begin);
-    const std::span<float> logits = logit_rows(count);
-    model.logits(*backend, normed, std::span(last_rows_).subspan(begin, count), logits.data());
+    const std::span<const std::int32_t> rows = std::span(last_rows_).subspan(begin, count);
+    // One row goes where it stays.
+    const std::span<float> logits = count == 1 ? row_of(finished_[begin]) : logit_rows(count);
+    const std::span<const std::int32_t> bad = run_head(normed, rows, logits);
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t sequence = finished_[begin + i];
-      const std::span<const float> row = logits.subspan(i * vocab, vocab);
-      ItemProgress& p = *in_pass_[sequence];
-      p.timeline->logits.resize(vocab);
-      check_rows(p, sequences_[sequence], copy_finite(row, p.timeline->logits));
+      if (!check_rows(*in_pass_[sequence], sequences_[sequence], bad[i] == 0) || count == 1) {
+        continue;
+      }
+      std::ranges::copy(logits.subspan(i * vocab, vocab), row_of(sequence).begin());
     }
   }
 }
@@ -204,9 +196,10 @@ bool Engine::Impl::collect_all_logits(ItemProgress& p, const SequenceRows& rows,
     const std::int64_t count = std::min<std::int64_t>(kLogitRows, rows.num_rows - begin);
     std::vector<std::int32_t> wanted(static_cast<std::size_t>(count));
     std::iota(wanted.begin(), wanted.end(), static_cast<std::int32_t>(rows.first_row + begin));
-    const std::span<float> logits = logit_rows(static_cast<std::size_t>(count));
-    model.logits(*backend, normed, wanted, logits.data());
-    if (!check_rows(p, rows, all_finite(logits))) return false;
+    const std::span<float> logits = logit_rows(wanted.size());
+    const std::span<const std::int32_t> bad = run_head(normed, wanted, logits);
+    const bool finite = std::ranges::all_of(bad, [](std::int32_t b) { return b == 0; });
+    if (!check_rows(p, rows, finite)) return false;
     p.item->all_logits->insert(p.item->all_logits->end(), logits.begin(), logits.end());
   }
   return true;

@@ -62,7 +62,7 @@ std::span<const float> Session::logits() const {
     fail(ErrorCode::kUsage, "the session has {}, so no logits: call prefill first",
          timeline.tokens.empty() ? "no tokens yet" : "read its last tokens without them");
   }
-  return timeline.logits;
+  return timeline.logits.values();
 }
 
 std::int64_t Session::position() const noexcept { return impl_->timeline->position(); }
@@ -107,15 +107,13 @@ void SessionAccess::close_prompt(Session& session) {
   session.impl_->timeline->close_prompt();
 }
 
-void SessionAccess::drop_logits(Session& session) {
-  std::vector<float>().swap(session.impl_->timeline->logits);
-}
+void SessionAccess::drop_logits(Session& session) { session.impl_->timeline->logits = {}; }
 
 std::uint64_t SessionAccess::own_bytes(const Session& session) {
   const Timeline& timeline = *session.impl_->timeline;
   const std::uint64_t slots = timeline.boundary_slot < 0 ? 1 : 2;
   return slots * timeline.pool().state().slot_bytes() +
-         timeline.tokens.capacity() * sizeof(TokenId) + timeline.logits.capacity() * sizeof(float);
+         timeline.tokens.capacity() * sizeof(TokenId) + timeline.logits.bytes();
 }
 
 const std::vector<std::int32_t>& SessionAccess::pages(const Session& session) {

@@ -180,12 +180,12 @@ void save_timeline(const Timeline& timeline, const EngineInfo& info,
   header.restart_pos = timeline.restart_pos;
   header.num_tokens = timeline.tokens.size();
   header.num_pages = timeline.pages.size();
-  header.num_logits = timeline.logits.size();
+  header.num_logits = timeline.logits.values().size();
 
   Writer writer(file);
   writer.write(std::as_bytes(std::span(&header, 1)));
   writer.write(std::as_bytes(std::span(timeline.tokens)));
-  writer.write(std::as_bytes(std::span(timeline.logits)));
+  writer.write(std::as_bytes(timeline.logits.values()));
   write_slot(writer, state, timeline.live_slot);
   if (timeline.needs_boundary()) write_slot(writer, state, timeline.boundary_slot);
   write_pages(writer, timeline);
@@ -206,9 +206,9 @@ std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& in
   timeline->prompt_is_open = header.prompt_is_open != 0;
   timeline->restart_pos = header.restart_pos;
   timeline->tokens.resize(header.num_tokens);
-  timeline->logits.resize(header.num_logits);
+  const std::span<float> logits = timeline->logits.fill(pool.state().backend(), header.num_logits);
   reader.read(writable_bytes(timeline->tokens));
-  reader.read(writable_bytes(timeline->logits));
+  reader.read(std::as_writable_bytes(logits));
   check_tokens(timeline->tokens, info.vocab_size, file);
   timeline->own_pages(0, timeline->position());
   SequenceState& state = pool.state();

@@ -28,7 +28,7 @@ Timeline::~Timeline() {
 std::unique_ptr<Timeline> Timeline::clone() const {
   std::unique_ptr<Timeline> copy(new Timeline(pool_, NoState{}));
   copy->tokens = tokens;
-  copy->logits = logits;
+  copy->logits.assign(pool_.state().backend(), logits.values());
   copy->restart_pos = restart_pos;
   copy->prompt_is_open = prompt_is_open;
   copy->failure = failure;

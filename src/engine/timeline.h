@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "baltoro/types.h"
+#include "engine/logit_row.h"
 #include "engine/state_pool.h"
 
 namespace baltoro {
@@ -53,7 +54,7 @@ class Timeline {
 
   std::vector<TokenId> tokens;
   std::vector<std::int32_t> pages;
-  std::vector<float> logits;  // [V] after the last token; empty before the first
+  LogitRow logits;  // [V] after the last token; empty before the first
   std::int32_t live_slot = -1;
   std::int32_t boundary_slot = -1;  // -1 where no prompt is being read
   std::int64_t restart_pos = 0;

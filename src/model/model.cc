@@ -44,8 +44,9 @@ void Model::run_layers(Backend& backend, const BatchView& batch, SequenceState& 
 }
 
 void Model::logits(Backend& backend, const ConstTensorView& normed,
-                   std::span<const std::int32_t> rows, float* logits) const {
-  head(backend, {.x = normed, .rows = rows, .weight = weights_.lm_head, .logits = logits});
+                   std::span<const std::int32_t> rows, float* logits, std::int32_t* bad) const {
+  head(backend,
+       {.x = normed, .rows = rows, .weight = weights_.lm_head, .logits = logits, .bad = bad});
 }
 
 std::string Model::describe_bad_tag(std::int32_t tag) const {

@@ -30,9 +30,9 @@ class Model {
   ConstTensorView forward(Backend& backend, const BatchView& batch, SequenceState& state,
                           Workspace& workspace, MappedWeights* mapped = nullptr) const;
 
-  // logits[i] = lm_head normed[rows[i]].  logits [rows, V] f32, host memory.
+  // logits[i] = lm_head normed[rows[i]].  logits [rows, V] f32, bad [rows]: HeadArgs; host memory.
   void logits(Backend& backend, const ConstTensorView& normed, std::span<const std::int32_t> rows,
-              float* logits) const;
+              float* logits, std::int32_t* bad = nullptr) const;
 
   // What a tag in Workspace::first_bad stands for, such as "the FFN of layer 7".
   std::string describe_bad_tag(std::int32_t tag) const;

@@ -21,6 +21,8 @@ class SequenceState {
  public:
   SequenceState(Backend& backend, const ModelConfig& config);
 
+  Backend& backend() noexcept { return backend_; }
+
   // Grow the pools to at least this many slots or pages; contents are kept. New slots are zero.
   void reserve_slots(std::int32_t count);
   void reserve_pages(std::int32_t count);

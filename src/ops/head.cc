@@ -1,11 +1,32 @@
 #include "ops/head.h"
 
+#include <bit>
+
 #include "core/error.h"
 #include "core/trace.h"
 #include "ops/arg_check.h"
 #include "ops/linear.h"
 
 namespace baltoro {
+namespace {
+
+// Whether a value is an infinity or NaN, as a bit: without a branch, so that the compiler makes
+// vectors of loops over it.
+std::uint32_t is_bad(float value) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  return (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+}
+
+void check_logits(const HeadArgs& args) {
+  const auto vocab = static_cast<std::size_t>(args.weight.rows);
+  for (std::size_t i = 0; i < args.rows.size(); ++i) {
+    std::uint32_t bad = 0;
+    for (const float value : std::span(args.logits + i * vocab, vocab)) bad |= is_bad(value);
+    args.bad[i] = static_cast<std::int32_t>(bad);
+  }
+}
+
+}  // namespace
 
 void head(Backend& backend, const HeadArgs& args) {
   const ArgCheck check("head", -1);
@@ -18,6 +39,8 @@ void head(Backend& backend, const HeadArgs& args) {
   if (!args.rows.empty()) check.pointer("logits", args.logits);
   const TraceZone zone("head", -1);
   backend.head(args);
+  // A device has checked them on their way.
+  if (args.bad != nullptr && backend.uses_host_memory()) check_logits(args);
 }
 
 Cost head_cost(std::int64_t rows, const WeightView& weight, DType activation_dtype) {

@@ -15,6 +15,8 @@ struct HeadArgs {
   std::span<const std::int32_t> rows;  // [n] rows of x
   WeightView weight;                   // [V, D]
   float* logits = nullptr;             // [n, V] host memory
+  std::int32_t* bad =
+      nullptr;  // [n] host memory, or null: 1 where a logit of the row is an infinity or NaN, else 0
 };
 
 void head(Backend& backend, const HeadArgs& args);

@@ -7,6 +7,7 @@
 #include "cuda/backend.h"
 #include "cuda/gpu.h"
 #include "ops/glu_mlp.h"
+#include "ops/head.h"
 #include "ops/linear.h"
 #include "ops/parity/compare.h"
 #include "ops/parity/memory.h"
@@ -92,6 +93,29 @@ TEST(CudaGatedProduct, FewOutputsAgreeWithTheReferenceAndAmongThemselves) {
     EXPECT_GE(seen.cosine, limit.min_cosine) << inner;
     for (const std::int64_t rows : {8, 9, 65}) {
       EXPECT_EQ(gated_row(*backend, rows, inner), alone) << inner << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST(CudaHead, MarksTheRowsWhoseLogitsAreNotAllFinite) {
+  BALTORO_NEEDS_GPU();
+  constexpr std::int64_t kRows = 20, kVocab = 40000;
+  for (const Activations activations : {Activations::kBf16, Activations::kF32}) {
+    const auto backend = make_cuda_backend({.activations = activations});
+    OpMemory memory(*backend);
+    std::vector<float> x = random_values(5, "x", kRows * 64, 1);
+    x[3 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+    x[19 * 64] = std::numeric_limits<float>::infinity();
+    const ConstTensorView view = memory.input("x", x, 64);
+    const WeightView weight = memory.weight(5, "weight", WeightFormat::kBf16, kVocab, 64);
+    for (const std::vector<std::int32_t>& rows :
+         {std::vector<std::int32_t>{3}, {2}, {19, 0, 3, 3, 7}, {0, 1, 2}}) {
+      std::vector<float> logits(rows.size() * static_cast<std::size_t>(kVocab));
+      std::vector<std::int32_t> bad(rows.size(), 7), expected;
+      for (const std::int32_t row : rows) expected.push_back(row == 3 || row == 19 ? 1 : 0);
+      head(*backend,
+           {.x = view, .rows = rows, .weight = weight, .logits = logits.data(), .bad = bad.data()});
+      EXPECT_EQ(bad, expected);
     }
   }
 }

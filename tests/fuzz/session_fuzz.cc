@@ -53,7 +53,7 @@ class Reader {
           timeline.append(std::vector<TokenId>(static_cast<std::size_t>(count), 1), origin);
       timeline.own_pages(feed.begin, feed.end);
       if (origin == Origin::kPrompt) timeline.note_prompt_rows(feed.begin, feed.end);
-      timeline.logits.assign(kVocab, 0.5f);
+      std::ranges::fill(timeline.logits.fill(pool_.state().backend(), kVocab), 0.5f);
     };
     take(prompt, Origin::kPrompt);
     take(generated, Origin::kGenerated);
