@@ -1,10 +1,11 @@
-// The steps of absorbed decode around the attention over segments: the list of rows, queries raised
-// into the latent, segments merged, values projected.
+// The steps of absorbed decode around the attention over segments: cache write, list of rows, queries
+// raised into the latent, segments merged, values projected.
 #include "cuda/device/activation.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/reduce.cuh"
 #include "cuda/device/rotate.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/mla_cache.cuh"
 #include "cuda/mla_decode.h"
 
 namespace baltoro::cuda {
@@ -82,20 +83,16 @@ __device__ __forceinline__ void unpack(const uint4& packed, float (&values)[8]) 
   }
 }
 
-// q_side of the rows behind what they were raised to.
-__device__ __forceinline__ void copy_sides(const Absorb& p, int head, int first, int count) {
-  const int qk = p.nope + p.rope;
-  for (int i = threadIdx.x; i < count * p.rope / 2; i += static_cast<int>(blockDim.x)) {
-    const SplitRow row = p.buffers.plan.rows[first + i / (p.rope / 2)];
-    const int d = i % (p.rope / 2) * 2;
-    const bf16* side =
-        p.q + (static_cast<std::int64_t>(row.row) * p.heads + head) * qk + p.nope + d;
-    float2 pair = {to_f32(side[0]), to_f32(side[1])};
-    if (p.theta != 0) pair = rotate_pair(pair, d, p.rope, row.length - 1, p.theta);
-    bf16* to = raised(p, first + i / (p.rope / 2), head) + p.rank + d;
-    to[0] = from_f32<bf16>(pair.x);
-    to[1] = from_f32<bf16>(pair.y);
-  }
+// Elements d and d + 1 of q_side of a row, behind what the row was raised to.
+__device__ __forceinline__ void copy_side(const Absorb& p, int head, int ordinal,
+                                          const SplitRow& row, int d) {
+  const bf16* side =
+      p.q + (static_cast<std::int64_t>(row.row) * p.heads + head) * (p.nope + p.rope) + p.nope + d;
+  float2 pair = {to_f32(side[0]), to_f32(side[1])};
+  if (p.theta != 0) pair = rotate_pair(pair, d, p.rope, row.length - 1, p.theta);
+  bf16* to = raised(p, ordinal, head) + p.rank + d;
+  to[0] = from_f32<bf16>(pair.x);
+  to[1] = from_f32<bf16>(pair.y);
 }
 
 constexpr int kChannels = 128;           // of the latent, that a block raises
@@ -103,18 +100,31 @@ constexpr int kVectors = kChannels / 8;  // of a row of weights
 constexpr int kSlices = 16;              // of the key rows, one a group of threads
 constexpr int kRaiseThreads = kVectors * kSlices;
 
-// A single row: one block a head and kChannels latent channels, key rows shared out.
-__global__ void __launch_bounds__(kRaiseThreads) raise_row_kernel(Absorb p) {
+// A row alone in its batch, all that precedes attention: one block a head and kChannels latent
+// channels, key rows shared out; of the blocks behind them, the first writes the cache and the plan.
+__global__ void __launch_bounds__(kRaiseThreads) prepare_row_kernel(Absorb p, CacheWrite cache) {
   __shared__ float sums[kSlices][kChannels];
   start_next_kernel();
   wait_for_previous_kernel();
   const int head = static_cast<int>(blockIdx.x);
+  const DeviceSequence sequence = p.batch.sequences[0];
+  const auto length = static_cast<int>(sequence.start_pos) + 1;
+  if (blockIdx.y == gridDim.y - 1) {
+    if (head != 0) return;
+    if (threadIdx.x == 0) {
+      p.buffers.plan.rows[0] = {0, length, sequence.first_page, 0};
+      p.buffers.plan.rows[1] = {0, 0, 0, (length + kPage - 1) / kPage};
+    }
+    write_cache_row<bf16>(cache, 0, sums[0]);
+    return;
+  }
   const int first_channel = static_cast<int>(blockIdx.y) * kChannels;
-  if (blockIdx.y == 0) copy_sides(p, head, 0, 1);
+  if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < p.rope / 2) {
+    copy_side(p, head, 0, {0, length, sequence.first_page, 0}, 2 * static_cast<int>(threadIdx.x));
+  }
   const int vector = static_cast<int>(threadIdx.x) % kVectors;
   const int slice = static_cast<int>(threadIdx.x) / kVectors;
-  const std::int64_t row = p.buffers.plan.rows[0].row;
-  const bf16* q = p.q + (row * p.heads + head) * (p.nope + p.rope);
+  const bf16* q = p.q + std::int64_t{head} * (p.nope + p.rope);
   const bf16* weight = p.kv_b + static_cast<std::int64_t>(head) * (p.nope + p.values) * p.rank +
                        first_channel + vector * 8;
   float sum[8] = {};
@@ -148,7 +158,10 @@ __global__ void __launch_bounds__(kRaiseRowsThreads) raise_rows_kernel(Absorb p)
   const int head = static_cast<int>(blockIdx.x);
   const int first = static_cast<int>(blockIdx.y) * kRowsAtOnce;
   const int count = min(kRowsAtOnce, p.buffers.plan.num_rows - first);
-  if (blockIdx.z == 0) copy_sides(p, head, first, count);
+  const int pairs = p.rope / 2;
+  for (int i = threadIdx.x; blockIdx.z == 0 && i < count * pairs; i += kRaiseRowsThreads) {
+    copy_side(p, head, first + i / pairs, p.buffers.plan.rows[first + i / pairs], i % pairs * 2);
+  }
   for (int i = threadIdx.x; i < p.nope * kRowsAtOnce; i += kRaiseRowsThreads) {
     const int r = i / p.nope;
     const std::int64_t row = r < count ? p.buffers.plan.rows[first + r].row : 0;
@@ -347,27 +360,20 @@ Launch overlapped(const Context& context, const char* name, dim3 grid, unsigned 
   return {name, grid, dim3(threads), shared_bytes, context.stream, true};
 }
 
-// A single row has kernels of its own, which sum in another order.
-bool is_single(const Context& context, const SplitPlan& plan) {
-  return plan.num_rows == 1 && !context.deterministic;
-}
-
 }  // namespace
 
-void mla_plan_split(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
-  const Launch how = overlapped(context, "mla_decode: plan", 1, kPlanThreads);
-  launch(how, plan_kernel, context.stage.batch(args.batch), buffers.plan);
-}
-
-void mla_raise_queries(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
+void mla_prepare(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
   const Absorb p = absorb_of(context, args, buffers);
   const auto heads = static_cast<unsigned>(p.heads);
-  if (is_single(context, buffers.plan)) {
-    const dim3 grid(heads, ceil_div(p.rank, kChannels));
-    launch(overlapped(context, "mla_decode: raise a query", grid, kRaiseThreads), raise_row_kernel,
-           p);
+  if (p.batch.num_rows == 1 && p.rope / 2 <= kRaiseThreads && !context.deterministic) {
+    const dim3 grid(heads, ceil_div(p.rank, kChannels) + 1);
+    launch(overlapped(context, "mla_decode: prepare a row", grid, kRaiseThreads),
+           prepare_row_kernel, p, cache_write(context, args, Origin::kGenerated));
     return;
   }
+  mla_write_cache(context, args, Origin::kGenerated);
+  launch(overlapped(context, "mla_decode: plan", 1, kPlanThreads), plan_kernel, p.batch,
+         buffers.plan);
   const dim3 grid(heads, ceil_div(buffers.plan.num_rows, kRowsAtOnce),
                   ceil_div(p.rank, 2 * kRaiseRowsThreads));
   launch(overlapped(context, "mla_decode: raise the queries", grid, kRaiseRowsThreads,
@@ -390,7 +396,9 @@ void mla_merge(Context& context, const MlaArgs& args, const DecodeBuffers& buffe
 
 void mla_project(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
   const Absorb p = absorb_of(context, args, buffers);
-  const int at_once = is_single(context, buffers.plan) ? 1 : kRowsAtOnce;
+  // A single row has a kernel of its own, which sums in another order.
+  const bool is_single = buffers.plan.num_rows == 1 && !context.deterministic;
+  const int at_once = is_single ? 1 : kRowsAtOnce;
   const dim3 grid(static_cast<unsigned>(p.heads), ceil_div(buffers.plan.num_rows, at_once),
                   ceil_div(p.values, kValuesAtOnce));
   const auto floats = static_cast<std::size_t>(at_once * p.rank);

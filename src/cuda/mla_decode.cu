@@ -49,15 +49,14 @@ DecodeBuffers take_buffers(Context& context, const MlaArgs& args, SplitPlan plan
 
 void mla_decode(Context& context, const MlaArgs& args) {
   if (!has_rows_of(args.batch, Origin::kGenerated)) return;
-  mla_write_cache(context, args, Origin::kGenerated);
   if (!sm90::serves_mla_decode(context, args)) {
+    mla_write_cache(context, args, Origin::kGenerated);
     mla_attend_plain(context, args, Origin::kGenerated);
     return;
   }
   const SplitPlan plan = plan_of(context, args, context.stage.batch(args.batch));
   const DecodeBuffers buffers = take_buffers(context, args, plan);
-  mla_plan_split(context, args, buffers);
-  mla_raise_queries(context, args, buffers);
+  mla_prepare(context, args, buffers);
   sm90::mla_decode_segments(context, args, buffers);
   mla_merge(context, args, buffers);
   mla_project(context, args, buffers);

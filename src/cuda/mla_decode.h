@@ -18,9 +18,9 @@ struct DecodeBuffers {
   float* context;       // [R, H, Ckv]
 };
 
-// Lists the generated rows and their pages: fills plan.rows.
-void mla_plan_split(Context& context, const MlaArgs& args, const DecodeBuffers& buffers);
-void mla_raise_queries(Context& context, const MlaArgs& args, const DecodeBuffers& buffers);
+// Writes the cache of the generated rows, lists them with their pages in plan.rows, and raises their
+// queries.
+void mla_prepare(Context& context, const MlaArgs& args, const DecodeBuffers& buffers);
 void mla_merge(Context& context, const MlaArgs& args, const DecodeBuffers& buffers);
 // W_UV and the output gate.
 void mla_project(Context& context, const MlaArgs& args, const DecodeBuffers& buffers);
