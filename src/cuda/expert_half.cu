@@ -231,7 +231,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) expert_half_stage(Half
   const std::int64_t tiles = args.rows / kTileRows;
   const std::int64_t blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
   wait_for_previous_kernel();
-  start_next_kernel();
+  // One row has so few tiles that blocks of the next kernel would take room from those of this one.
+  if (args.groups.row_ids == nullptr) start_next_kernel();
   const std::int64_t total = count_of(args.groups) * blocks;
   for (std::int64_t work = blockIdx.x; work < total; work += gridDim.x) {
     const std::int64_t tile = work % blocks * kBlockTiles + threadIdx.x / 32 / kSplit;
