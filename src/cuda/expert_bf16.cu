@@ -199,6 +199,7 @@ __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum)
 
 struct RowGateUp {
   const ExpertEntry* table;
+  int num_experts;
   const std::int32_t* ids;  // of the slots
   const uint4* x;           // [vectors]
   int vectors;
@@ -214,6 +215,11 @@ __global__ void __launch_bounds__(32 * kGateUpWarps, 7) expert_bf16_row_gate_up(
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const int row = static_cast<int>(blockIdx.x) * kGateUpWarps + static_cast<int>(threadIdx.x / 32);
   const auto slot = static_cast<int>(blockIdx.y);
+  // The entries of the experts that will be chosen, whichever they are, into L2.
+  const auto entry = static_cast<int>(blockIdx.x) * 32 + lane;
+  if (slot == 0 && threadIdx.x < 32 && entry < args.num_experts) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(args.table + entry));
+  }
   wait_for_previous_kernel();
   start_next_kernel();
   if (row >= args.inner) return;
@@ -312,6 +318,7 @@ __global__ void __launch_bounds__(kRowThreads, 3) expert_bf16_row(RowArgs args) 
 
 void run_row(Context& context, const GroupedExperts& experts, bf16* hidden) {
   const RowGateUp gate_up{experts.table,
+                          experts.num_experts,
                           experts.groups.row_ids,
                           static_cast<const uint4*>(experts.z),
                           static_cast<int>(experts.width / 8),
@@ -346,7 +353,8 @@ std::size_t bf16_experts_bytes(const GroupedExperts& experts) {
 }
 
 void bf16_experts(Context& context, const GroupedExperts& experts) {
-  const auto& [table, groups, z, rows, top_k, width, inner, activation, down, sum] = experts;
+  const auto& [table, num_experts, groups, z, rows, top_k, width, inner, activation, down, sum] =
+      experts;
   bf16* hidden = context.scratch.take<bf16>(groups.num_pairs * inner);
   if (down == nullptr) return run_row(context, experts, hidden);
   run_stage<Stage::kGateUp>(context, {table, groups, top_k, static_cast<const bf16*>(z), width,

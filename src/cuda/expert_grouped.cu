@@ -103,6 +103,7 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
   const auto num_experts = static_cast<std::int64_t>(args.experts.size());
   GroupedExperts experts{
       table,
+      static_cast<int>(num_experts),
       plan_groups(rows * args.top_k, num_experts, plan.group_rows, plan.way == Way::kWide ? 8 : 1),
       args.z.data,
       rows,

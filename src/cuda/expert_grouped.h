@@ -25,7 +25,8 @@ struct SlotSum {
 };
 
 struct GroupedExperts {
-  const ExpertEntry* table;
+  const ExpertEntry* table;  // [num_experts]
+  int num_experts;
   ExpertGroups groups;
   const void* z;      // bf16 [M, width]
   std::int64_t rows;  // M

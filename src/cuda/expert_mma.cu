@@ -220,7 +220,8 @@ std::size_t mma_experts_bytes(const GroupedExperts& experts) {
 }
 
 void mma_experts(Context& context, const GroupedExperts& experts) {
-  const auto& [table, groups, x, rows, top_k, width, inner, activation, down, sum] = experts;
+  const auto& [table, num_experts, groups, x, rows, top_k, width, inner, activation, down, sum] =
+      experts;
   bf16* z = context.scratch.take<bf16>(rows * width);
   bf16* hidden = context.scratch.take<bf16>(groups.num_pairs * inner);
   constexpr int kVectorThreads = 128;

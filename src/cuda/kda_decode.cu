@@ -19,7 +19,10 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams
   float* state = head_state(p, sequence.state_slot, head);
   DecodeThread<T, kWarps> thread(p);
   typename DecodeThread<T, kWarps>::Inputs in;
-  if (few) thread.prefetch_state(state);
+  if (few) {
+    thread.prefetch_state(state);
+    in.prefetch_slot(p, sequence.state_slot, head, thread.first);
+  }
   in.load_weights(p, head, thread.first);
   wait_for_previous_kernel();
   if (!sequence.is_generated) return;

@@ -58,6 +58,17 @@ struct DecodeInputs {
       }
     }
   }
+  // What load_slot reads, into L2.
+  __device__ static void prefetch_slot(const KdaParams<T>& p, std::int64_t slot, int head,
+                                       int first) {
+    if (first >= 3 * kDecodeHead) return;
+    const std::int64_t position = conv_channel(p, head, first).position;
+#pragma unroll
+    for (int j = 0; j < kDecodeWidth - 1; ++j) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(conv_history(p, slot) + j * conv_channels(p) +
+                                                    position));
+    }
+  }
   __device__ void load_row(const KdaParams<T>& p, std::int64_t row, int head, int first, int lane) {
     const std::int64_t at = (row * p.heads + head) * kDecodeHead;
 #pragma unroll

@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(own + thread * kDecodeHead));
   }
   DecodeInputs<T, kChannels> in;
+  in.prefetch_slot(p, sequence.state_slot, head, first);
   in.load_weights(p, head, first);
   const float4 norm = reinterpret_cast<const float4*>(p.o_norm)[lane];
   sm90::cluster_wait();  // every block has started: its shared memory may be written
