@@ -43,7 +43,7 @@ bool can_overlap(Kernel* kernel, const char* name) {
 
 template <typename... Params, typename... Args>
 void launch(const Launch& how, void (*kernel)(Params...), Args&&... args) {
-  constexpr std::size_t kDefaultLimit = 48 << 10;
+  constexpr std::size_t kDefaultLimit = 32 << 10;  // and 16 KB for what a kernel declares itself
   if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return;
   if (how.shared_bytes > kDefaultLimit) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

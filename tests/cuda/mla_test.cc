@@ -90,6 +90,8 @@ TEST(CudaMixNorm, SizesOfTheFastKernels) {
       expect_parity(MixNormCase{rows, 264, banked, true, true});
       expect_parity(MixNormCase{rows, rows < 10 ? 7168 : 1024, banked, rows == 3, false});
     }
+    // 48 KB of shared memory, and some more that the kernel declares.
+    expect_parity(MixNormCase{rows, 4096, 0, true, true});
   }
 }
 
