@@ -192,7 +192,9 @@ TEST(CudaMla, GeneratedRowsOneByOneOrTogether) {
   together.run(0, kRows, 0, kGenerated);
   for (std::int64_t row = 0; row < kRows; ++row) {
     single.run(row, 1, row > 100 ? 50 : 0, kGenerated);
-    if (row > 100) EXPECT_EQ(together.out(row, 1), single.out(row, 1)) << row;
+    if (row > 100) {
+      EXPECT_EQ(together.out(row, 1), single.out(row, 1)) << row;
+    }
   }
   EXPECT_EQ(together.out(0, 51), single.out(0, 51));
 }

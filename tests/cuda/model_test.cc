@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaModel,
                                          "kda_only", "mla_only", "kv_unequal", "unified",
                                          "router_latent", "swiglu", "no_shared", "extra0",
                                          "dense_only", "gate_none", "attnres_full", "softplus_k3"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& model) { return std::string(model.param); });
 
 TEST(CudaModelSplit, ExpertsOfTheHostGiveTheTokensOfTheCpu) {
   BALTORO_NEEDS_GPU();
