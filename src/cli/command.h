@@ -17,6 +17,7 @@ struct Command {
 Command add_inspect(CLI::App& root);
 Command add_synth(CLI::App& root);
 Command add_quantize(CLI::App& root);
+Command add_serve(CLI::App& root);
 Command add_run(CLI::App& root);
 Command add_chat(CLI::App& root);
 Command add_tokenize(CLI::App& root);

@@ -120,10 +120,10 @@ int run(int argc, char** argv) {
       "baltoro");
   app.set_version_flag("--version", std::string("baltoro ") + version());
   app.allow_extras();
-  const std::vector<Command> commands = {add_run(app),      add_chat(app),      add_inspect(app),
-                                         add_tokenize(app), add_compare(app),   add_score(app),
-                                         add_bench(app),    add_bench_ops(app), add_plan(app),
-                                         add_synth(app),    add_quantize(app)};
+  const std::vector<Command> commands = {add_run(app),     add_chat(app),     add_serve(app),
+                                         add_inspect(app), add_tokenize(app), add_compare(app),
+                                         add_score(app),   add_bench(app),    add_bench_ops(app),
+                                         add_plan(app),    add_synth(app),    add_quantize(app)};
   for (const Command& command : commands) command.app->allow_extras();
   try {
     app.parse(argc, argv);

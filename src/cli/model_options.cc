@@ -84,14 +84,17 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir) {
   return Tokenizer::load(dir);
 }
 
-OpenModel open_model(const ModelOptions& options) {
+OpenModel open_model(const ModelOptions& options, const std::function<void(double)>& on_share) {
   require_model_directory(options.dir, options.command);
   OpenModel model;
   const auto start = std::chrono::steady_clock::now();
   EngineOptions engine = engine_options(options);
   ProgressBar bar("Reading weights",
                   options.progress ? ProgressMode::kAlways : ProgressMode::kAuto);
-  engine.progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
+  engine.progress = [&](std::size_t done, std::size_t total) {
+    bar.update(done, total);
+    if (on_share) on_share(static_cast<double>(done) / static_cast<double>(total));
+  };
   model.engine = Engine::load(options.dir, engine);
   model.tokenizer = load_tokenizer(options.dir);
   if (model.tokenizer) {

@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,9 +48,11 @@ EngineOptions engine_options(const ModelOptions& options);
 // Throws Error{kBadModel} where `dir` is no directory; `command` needs it.
 void require_model_directory(const std::string& dir, const std::string& command);
 
-// Reads tokenizer and weights, with a progress bar. Throws as Engine::load and Tokenizer::load, and
+// Reads tokenizer and weights, with a progress bar; `on_share` is told the part of the weights that
+// has been read. Throws as Engine::load and Tokenizer::load, and
 // Error{kBadModel} where the tokenizer has ids that the model has not.
-OpenModel open_model(const ModelOptions& options);
+OpenModel open_model(const ModelOptions& options, const std::function<void(double)>& on_share = {});
+
 // Absent where the directory has no tiktoken.model.
 std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir);
 

@@ -40,6 +40,9 @@ class Front {
  public:
   Front(FrontOptions options, std::shared_ptr<const AccessLog> log);
 
+  // Clients of other machines need no key.
+  bool is_open_to_networks() const { return !options_.loopback && options_.keys.empty(); }
+
   // For HttpServerHooks.
   std::optional<HttpError> admit(HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
