@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
@@ -186,7 +187,7 @@ class Server {
     log_->event("ready", {{"model", model_names(options_).front()},
                           {"backend", info.backend},
                           {"threads", info.num_threads},
-                          {"load_s", model_->model.load_seconds},
+                          {"load_s", std::round(model_->model.load_seconds * 1e3) / 1e3},
                           {"url", http_->url()}});
   }
 

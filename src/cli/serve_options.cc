@@ -14,7 +14,7 @@ constexpr int kMaxSeconds = 86'400;
 // An option that may be given several times.
 CLI::Option* add_repeated(CLI::App& app, const char* flag, std::vector<std::string>& target,
                           const char* description) {
-  return app.add_option(flag, target, description)->allow_extra_args(false)->type_name("TEXT ...");
+  return app.add_option(flag, target, description)->allow_extra_args(false)->type_name("TEXT");
 }
 
 CLI::Option* add_seconds(CLI::App& app, const char* flag, int& target, const char* description) {

@@ -50,55 +50,63 @@ class OutboxReply final : public HttpReply {
 }  // namespace
 
 Outbox::Outbox(AnswerForm form, std::size_t max_pending_bytes, std::function<void()> wake)
-    : form_(form), max_pending_bytes_(max_pending_bytes), wake_(std::move(wake)) {}
+    : wake_(std::move(wake)), form_(form), max_pending_bytes_(max_pending_bytes) {}
 
 void Outbox::send(int status, const HttpHeaders& headers, std::string_view body) {
   std::function<void()> unused;  // destroyed without the lock
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (state_ != State::kNew) return;
   const bool no_body = status == 204 || status == 304;
   put_head(status, headers, no_body ? "" : fmt::format("Content-Length: {}\r\n", body.size()));
   if (!form_.head_only && !no_body) waiting_ += body;
   state_ = State::kComplete;
   on_close_.swap(unused);
-  wake();
+  const bool woken = ask_to_wake();
+  lock.unlock();
+  if (woken) wake();
 }
 
 void Outbox::begin_stream(int status, const HttpHeaders& headers) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (state_ != State::kNew) return;
   if (!form_.chunked) form_.keep_alive = false;
   put_head(status, headers, form_.chunked ? "Transfer-Encoding: chunked\r\n" : "");
   state_ = State::kStreaming;
-  wake();
+  const bool woken = ask_to_wake();
+  lock.unlock();
+  if (woken) wake();
 }
 
 bool Outbox::write(std::string_view chunk) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (state_ != State::kStreaming || overflow_) return false;
   if (chunk.empty() || form_.head_only) return true;
   if (taken_bytes_ + waiting_.size() + chunk.size() > max_pending_bytes_) {
     overflow_ = true;
     awake_ = false;  // news, though the connection is at a write that it was woken for
-    wake();
-    return false;
-  }
-  if (form_.chunked) {
+  } else if (form_.chunked) {
     fmt::format_to(std::back_inserter(waiting_), "{:x}\r\n", chunk.size());
     waiting_.append(chunk).append("\r\n");
   } else {
     waiting_ += chunk;
   }
-  wake();
-  return true;
+  const bool taken = !overflow_;
+  const bool woken = ask_to_wake();
+  lock.unlock();
+  if (woken) wake();
+  return taken;
 }
 
 void Outbox::end() {
   std::function<void()> unused;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (state_ != State::kStreaming) return;
-  put_end();
+  if (form_.chunked && !form_.head_only) waiting_ += "0\r\n\r\n";
+  state_ = State::kComplete;
   on_close_.swap(unused);
+  const bool woken = ask_to_wake();
+  lock.unlock();
+  if (woken) wake();
 }
 
 void Outbox::on_close(std::function<void()> callback) {
@@ -114,19 +122,22 @@ void Outbox::on_close(std::function<void()> callback) {
 }
 
 void Outbox::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kComplete || state_ == State::kClosed) return;
+  }
+  send(500, {{"Content-Type", "application/json"}},
+       error_body({.status = 500, .message = "the request was not answered"}));
   std::function<void()> unused;
   std::unique_lock lock(mutex_);
+  if (state_ != State::kStreaming) return;
+  // Without an end, lest the client take what it has for the whole.
+  form_.keep_alive = false;
+  state_ = State::kComplete;
   on_close_.swap(unused);
-  if (state_ == State::kNew) {
-    lock.unlock();
-    send(500, {{"Content-Type", "application/json"}},
-         error_body({.status = 500, .message = "the request was not answered"}));
-  } else if (state_ == State::kStreaming) {
-    // Without an end, lest the client take what it has for the whole.
-    form_.keep_alive = false;
-    state_ = State::kComplete;
-    wake();
-  }
+  const bool woken = ask_to_wake();
+  lock.unlock();
+  if (woken) wake();
 }
 
 Outbox::Taken Outbox::take() {
@@ -148,16 +159,26 @@ void Outbox::last_request() {
 }
 
 void Outbox::close() {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    wake_ = nullptr;
+  }
   std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
-    wake_ = nullptr;
     if (state_ == State::kComplete || state_ == State::kClosed) return;
     state_ = State::kClosed;
     waiting_.clear();
     callback.swap(on_close_);
   }
   if (callback) callback();
+}
+
+bool Outbox::ask_to_wake() { return !std::exchange(awake_, true); }
+
+void Outbox::wake() {
+  const std::lock_guard lock(wake_mutex_);
+  if (wake_) wake_();
 }
 
 void Outbox::put_head(int status, const HttpHeaders& headers, const std::string& length) {
@@ -168,18 +189,6 @@ void Outbox::put_head(int status, const HttpHeaders& headers, const std::string&
     waiting_ += fmt::format("{}: {}\r\n", one_line(name), one_line(value));
   }
   waiting_ += "\r\n";
-}
-
-void Outbox::put_end() {
-  if (form_.chunked && !form_.head_only) waiting_ += "0\r\n\r\n";
-  state_ = State::kComplete;
-  wake();
-}
-
-void Outbox::wake() {
-  if (awake_ || !wake_) return;
-  awake_ = true;
-  wake_();
 }
 
 std::shared_ptr<HttpReply> make_reply(std::shared_ptr<Outbox> outbox) {

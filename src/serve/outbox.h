@@ -23,9 +23,8 @@ struct AnswerForm {
 // Thread-safe. The reply's side puts in, the connection's side takes out.
 class Outbox {
  public:
-  // `wake` tells the connection that there is something to take. It is called with a lock held, so
-  // it must only leave a message, and never after close(). A stream may have `max_pending_bytes`
-  // waiting for the client.
+  // `wake` tells the connection that there is something to take. It must only leave a message, and
+  // is never called after close(). A stream may have `max_pending_bytes` waiting for the client.
   Outbox(AnswerForm form, std::size_t max_pending_bytes, std::function<void()> wake);
 
   // As in HttpReply.
@@ -54,13 +53,16 @@ class Outbox {
  private:
   enum class State { kNew, kStreaming, kComplete, kClosed };
   void put_head(int status, const HttpHeaders& headers, const std::string& length);
-  void put_end();
+  // True where the connection is to be woken, which is done without the lock: it may run at once,
+  // and needs the lock.
+  bool ask_to_wake();
   void wake();
 
-  mutable std::mutex mutex_;
+  std::mutex wake_mutex_;
+  std::function<void()> wake_;  // under wake_mutex_
+  mutable std::mutex mutex_;    // of all below
   AnswerForm form_;
   std::size_t max_pending_bytes_;
-  std::function<void()> wake_;
   std::function<void()> on_close_;
   std::string waiting_;
   std::size_t taken_bytes_ = 0;
