@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 scripts/deps.sh cross
 
 sysroot=$PWD/build/aarch64-sysroot
-if [[ ! -d $sysroot/usr ]]; then
+if [[ ! -d $sysroot/usr/include/boost ]]; then
   apt=$PWD/build/aarch64-apt
   mkdir -p "$sysroot" "$apt/lists/partial" "$apt/archives/partial" "$apt/packages"
   options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$apt" -o Dir::State::Status=/dev/null
