@@ -116,7 +116,8 @@ struct Submission {
 struct SchedulerStats {
   int running = 0;          // choices in the batch, those of prompts that are being read included
   std::size_t waiting = 0;  // requests
-  std::uint64_t accepted = 0;  // requests
+  std::uint64_t reserved_bytes = 0;  // the most that running requests may come to
+  std::uint64_t accepted = 0;        // requests
   std::uint64_t refused = 0;
   std::uint64_t finished = 0;  // choices that ended by themselves
   std::uint64_t cancelled = 0;

@@ -65,6 +65,7 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options
       options_(options),
       reuse_(engine_, options.reuse, *options.prefix_bytes),
       pool_(drawing_threads(engine_->info())) {
+  jobs_.reserve(static_cast<std::size_t>(options.max_running));
   constexpr std::uint64_t kMost = std::uint64_t{1} << 18;
   const EngineInfo& info = engine_->info();
   const auto items = [&](std::uint64_t bytes, std::int64_t each) {
@@ -81,22 +82,33 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, const SchedulerOptions& options
 
 bool Batcher::has_room(const Job& job) const {
   return stats_.running + job.open_choices() <= options_.max_running &&
-         reserved_bytes_ + job.most_bytes <= *options_.state_bytes;
+         stats_.reserved_bytes + job.most_bytes <= *options_.state_bytes;
 }
 
 void Batcher::admit(std::unique_ptr<Job> given) {
   given->admitted = Clock::now();
   stats_.running += given->open_choices();
-  reserved_bytes_ += given->most_bytes;
   jobs_.push_back(std::move(given));
   Job& job = *jobs_.back();
   try {
     reuse_.begin(job);
+    // After the state that it goes on from was taken.
+    reserve(job, true);
   } catch (const Error& error) {
     end_job(job, EndReason::kFailed, error);
+  } catch (const std::exception& failure) {
+    end_job(job, EndReason::kFailed, Error(ErrorCode::kInternal, failure.what()));
   }
-  // After the state that it goes on from was taken.
-  reuse_.shrink_to(*options_.state_bytes - reserved_bytes_);
+}
+
+void Batcher::reserve(Job& job, bool reserved) {
+  if (std::exchange(job.reserved, reserved) == reserved) return;
+  if (reserved) {
+    stats_.reserved_bytes += job.most_bytes;
+  } else {
+    stats_.reserved_bytes -= job.most_bytes;
+  }
+  reuse_.set_limit(*options_.state_bytes - stats_.reserved_bytes);
 }
 
 void Batcher::step() {
@@ -129,6 +141,8 @@ void Batcher::end_choice(Job& job, std::size_t choice, EndReason reason,
   end.total = now - job.submitted;
   stream.end = std::move(end);
   stream.ended = true;
+  // What the last choice had is from here on the kept states'.
+  if (job.open_choices() == 0) reserve(job, false);
   if (reason != EndReason::kFailed) reuse_.keep_answer(job, choice);
   stream.session.reset();
   if (job.open_choices() == 0) {
@@ -235,7 +249,7 @@ void Batcher::collect() {
     if (error && error->code() == ErrorCode::kOutOfMemory &&
         (gave_up_states || reuse_.bytes() > 0)) {
       // The sequence is as it was: it takes part in the next step, with what this frees.
-      reuse_.shrink_to(0);
+      reuse_.give_up_all();
       gave_up_states = true;
     } else if (error && owner.choice) {
       end_choice(*owner.job, *owner.choice, EndReason::kFailed, error);
@@ -336,7 +350,6 @@ std::vector<std::unique_ptr<Job>> Batcher::take_finished() {
   stats_.running = 0;
   for (auto& job : jobs_) {
     if (job->open_choices() == 0) {
-      reserved_bytes_ -= job->most_bytes;
       ended.push_back(std::move(job));
     } else {
       stats_.running += job->open_choices();

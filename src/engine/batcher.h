@@ -68,6 +68,8 @@ class Batcher {
     std::optional<Error> error;
   };
 
+  // Sets aside the most that the job comes to, or gives it back; kept states have the rest.
+  void reserve(Job& job, bool reserved);
   void end_late();
   void plan_generating();
   void plan_reading();
@@ -87,7 +89,6 @@ class Batcher {
   std::shared_ptr<Engine> engine_;
   SchedulerOptions options_;
   Reuse reuse_;
-  std::uint64_t reserved_bytes_ = 0;  // the most that the jobs come to
   std::vector<std::unique_ptr<Job>> jobs_;
   std::size_t turn_ = 0;  // of prompts, for the rows of a step
   std::vector<BatchItem> items_;

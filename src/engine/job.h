@@ -48,6 +48,7 @@ struct Job {
   std::int64_t waits_until = 0;
 
   std::uint64_t most_bytes = 0;  // of states and pages
+  bool reserved = false;         // they are set aside
 
   bool reads() const { return session.has_value(); }
   int open_choices() const {

@@ -94,6 +94,11 @@ void PrefixCache::shrink_to(std::uint64_t target) {
   }
 }
 
+void PrefixCache::set_budget(std::uint64_t bytes) {
+  budget_ = bytes;
+  shrink_to(bytes);
+}
+
 std::uint64_t PrefixCache::bytes() const noexcept {
   return own_bytes_ + page_users_.size() * page_bytes_;
 }

@@ -81,6 +81,8 @@ class PrefixCache {
 
   // Forgets the states that were not used for longest until at most `bytes` are taken.
   void shrink_to(std::uint64_t bytes);
+  // Shrinks to a new budget.
+  void set_budget(std::uint64_t bytes);
 
   std::uint64_t bytes() const noexcept;
   std::size_t entries() const noexcept { return by_recency_.size(); }

@@ -33,7 +33,9 @@ CachedState cached(Session session, StateKind kind, std::optional<TokenId> pendi
 
 Reuse::Reuse(std::shared_ptr<Engine> engine, PrefixReuse mode, std::uint64_t budget)
     : engine_(std::move(engine)),
-      mode_(mode),
+      mode_(budget < static_cast<std::uint64_t>(engine_->info().state_bytes) ? PrefixReuse::kOff
+                                                                             : mode),
+      budget_(budget),
       cache_(budget,
              static_cast<std::uint64_t>(engine_->info().cache_bytes_per_token) * kBlockTokens) {}
 

@@ -2,6 +2,7 @@
 // docs/scheduling.md over the PrefixCache.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@ namespace baltoro {
 // One thread at a time.
 class Reuse {
  public:
+  // Reuses nothing where the budget is smaller than one state.
   Reuse(std::shared_ptr<Engine> engine, PrefixReuse mode, std::uint64_t budget);
 
   // Gives the job its session, empty or with the beginning of its prompt. Throws
@@ -36,8 +38,9 @@ class Reuse {
   // its prompt begins with, and will keep it.
   bool should_wait(Job& job, std::span<const std::unique_ptr<Job>> running) const;
 
-  // Gives up kept states until they take at most `bytes`.
-  void shrink_to(std::uint64_t bytes) { cache_.shrink_to(bytes); }
+  // Kept states take at most `bytes` from now on, and at most the budget.
+  void set_limit(std::uint64_t bytes) { cache_.set_budget(std::min(budget_, bytes)); }
+  void give_up_all() { cache_.shrink_to(0); }
   std::uint64_t bytes() const noexcept { return cache_.bytes(); }
   void report(SchedulerStats& stats) const;
 
@@ -47,6 +50,7 @@ class Reuse {
 
   std::shared_ptr<Engine> engine_;
   PrefixReuse mode_;
+  std::uint64_t budget_;
   PrefixCache cache_;
   std::uint64_t hits_ = 0, misses_ = 0, reused_tokens_ = 0;
 };

@@ -33,7 +33,8 @@ std::uint64_t default_state_bytes(const EngineInfo& info) {
   // Of one sequence of 2,048 tokens, which the plan counts as working memory.
   const std::uint64_t planned = fixed_bytes(info, 2048, 1);
   if (plan.device_limit > 0) {
-    return planned + positive(plan.device_limit, plan.device_working + plan.device_weights);
+    // Less what pools grow by in vain.
+    return planned + positive(plan.device_limit, plan.device_working + plan.device_weights) / 8 * 7;
   }
   if (plan.all_resident()) return planned + positive(plan.limit, plan.working + plan.resident);
   // Beside weights in files, what states take is taken from the experts' cache.

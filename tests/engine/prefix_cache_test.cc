@@ -103,6 +103,18 @@ TEST_F(PrefixTree, ForgetsWhatWasNotUsedForLongest) {
   EXPECT_EQ(cache_.evictions(), 1);
 }
 
+TEST_F(PrefixTree, TheBudgetMayChange) {
+  for (TokenId i = 0; i < 10; ++i) cache_.insert(Ids{i, 1}, state());
+  cache_.set_budget(300);
+  EXPECT_EQ(cache_.bytes(), 300);
+  EXPECT_EQ(found({9, 1, 1}), 2);
+  cache_.insert(Ids{10, 1}, state());
+  EXPECT_EQ(cache_.bytes(), 300);
+  cache_.set_budget(400);
+  cache_.insert(Ids{11, 1}, state());
+  EXPECT_EQ(cache_.bytes(), 400);
+}
+
 TEST_F(PrefixTree, WhatIsLargerThanTheBudgetIsNotKept) {
   CachedState large = state();
   large.own_bytes = 1001;

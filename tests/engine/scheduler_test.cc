@@ -345,22 +345,27 @@ TEST_F(Schedulers, MemoryOfStatesBoundsTheBatch) {
   const auto slot = static_cast<std::uint64_t>(engine_->info().state_bytes);
   const auto page = static_cast<std::uint64_t>(engine_->info().cache_bytes_per_token) * 64;
   // Two such requests fit: two states and four pages each.
-  std::deque<Answer> answers(6);
-  Scheduler scheduler(
-      engine_,
-      {.max_running = 8, .state_bytes = 2 * (2 * slot + 4 * page), .prefix_bytes = 1 << 30});
+  const std::uint64_t room = 2 * (2 * slot + 4 * page);
+  std::deque<Answer> answers(12);
   std::atomic<int> most_running = 0;
+  std::atomic<std::uint64_t> most_bytes = 0;
+  Scheduler scheduler(engine_, {.max_running = 8, .state_bytes = room, .prefix_bytes = 1 << 30});
   for (std::size_t i = 0; i < answers.size(); ++i) {
     GenerationRequest request = answers[i].request(prompt(70, static_cast<int>(i)), 20);
     request.on_token = [&, report = request.on_token](int choice, const GeneratedToken& token) {
-      most_running = std::max(most_running.load(), scheduler.stats().running);
+      const SchedulerStats stats = scheduler.stats();
+      most_running = std::max(most_running.load(), stats.running);
+      most_bytes = std::max(most_bytes.load(), stats.reserved_bytes + stats.prefix_bytes);
       return report(choice, token);
     };
     EXPECT_TRUE(scheduler.submit(request).ticket);
   }
   for (Answer& answer : answers) EXPECT_EQ(answer.end().reason, EndReason::kMaxTokens);
-  EXPECT_LE(most_running, 2);
-  EXPECT_LE(scheduler.stats().prefix_bytes, 2 * (2 * slot + 4 * page));
+  EXPECT_EQ(most_running, 2);
+  EXPECT_LE(most_bytes, room);
+  EXPECT_TRUE(scheduler.drain(seconds(10)));
+  EXPECT_EQ(scheduler.stats().reserved_bytes, 0);
+  EXPECT_GT(scheduler.stats().prefix_bytes, slot) << "what nobody needs any more is kept";
 }
 
 TEST_F(Schedulers, ANonFiniteRowFailsItsOwnRequest) {

@@ -159,6 +159,8 @@ TEST(StateBudget, DefaultsComeFromThePlan) {
   info.memory.device_limit = 1000;
   info.memory.device_working = 2000;
   EXPECT_EQ(default_state_bytes(info), planned);
+  info.memory.device_limit = 18000;
+  EXPECT_EQ(default_state_bytes(info), planned + 14000);
   EXPECT_EQ(default_prefix_bytes(info, 100), 50);
   EXPECT_EQ(default_prefix_bytes(info, std::uint64_t{1} << 40), std::uint64_t{2} << 30);
   EXPECT_EQ(default_prefix_bytes(info_of(449000000, 1), std::uint64_t{1} << 40), 32 * 449000000ull);
