@@ -8,7 +8,7 @@ seconds=${1:-30}
 [[ $# -gt 0 ]] && shift
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(config_fuzz safetensors_fuzz index_fuzz rank_file_fuzz special_tokens_fuzz
-  chat_request_fuzz chat_parser_fuzz session_fuzz)
+  chat_request_fuzz chat_parser_fuzz json_schema_fuzz session_fuzz)
 
 build=build/fuzz
 [[ -f $build/build.ninja ]] || cmake --preset fuzz
@@ -34,6 +34,10 @@ printf '%s' '{"messages":[{"role":"system","content":"s"},{"role":"user","conten
   seed chat_request_fuzz thinking
 printf '%s' '{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\": 1.50, \"b\": [null]}"}}]},{"role":"tool","tool_call_id":"c","content":"t"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"number"}}}}}],"tool_choice":"required"}' |
   seed chat_request_fuzz tools
+printf '\000\000{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"$ref":"#/$defs/d"}]},"b":{"type":["integer","null"]}},"required":["a"],"additionalProperties":false,"$defs":{"d":{"type":"array","prefixItems":[{"const":{"x":1}}],"items":{"$ref":"#"},"minItems":1,"maxItems":3}}}' |
+  seed json_schema_fuzz object
+printf '\001\001{"properties":{"a":{"enum":["x","xy",1,null,[2]]},"b":{"oneOf":[{"type":"number"},{"type":"boolean"}]}},"additionalProperties":{"type":"string","format":"date"}}' |
+  seed json_schema_fuzz lenient
 printf '\000\003\005\004\002' | seed chat_parser_fuzz xtml
 printf '\001\007\011\200\146\012\200\173\200\175\013\010\002' | seed chat_parser_fuzz k2
 printf '\001\000\000' | seed session_fuzz unchanged

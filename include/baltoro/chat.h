@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "baltoro/constraint.h"
 #include "baltoro/tokenizer.h"
 
 namespace baltoro {
@@ -57,14 +58,16 @@ struct Conversation {
   std::optional<bool> thinking;  // not set: as the format has it (XTML and K2-Thinking on)
   std::optional<std::string> thinking_effort = "max";  // XTML; not set: no word about the effort
   ToolChoice tool_choice;
+  bool parallel_calls = true;  // false: at most one call; ChatFormat::constraint sees to it
   ResponseFormat response_format;
   bool add_generation_prefix = true;  // end where the assistant's next message begins
 };
 
 // Reads the JSON of a chat request: an object with `messages` and the optional keys `tools`,
-// `thinking`, `thinking_effort`, `tool_choice`, `response_format` and `add_generation_prompt`;
-// other keys are not looked at. Content may be null, a string or a list of {"type": "text",
-// "text"}; `thinking` a boolean or {"type": "enabled" | "disabled"}. Throws Error{kUsage} with line and column, or with the path of the wrong value
+// `thinking`, `thinking_effort`, `tool_choice`, `parallel_tool_calls`, `response_format` and
+// `add_generation_prompt`; other keys are not looked at. Content may be null, a string or a list of
+// {"type": "text", "text"}; `thinking` a boolean or {"type": "enabled" | "disabled"}. Throws
+// Error{kUsage} with line and column, or with the path of the wrong value
 // ("messages[2].content: ..."), and Error{kUnsupported} for content that is not text.
 Conversation parse_conversation(std::string_view json);
 
@@ -112,6 +115,7 @@ struct ChatResult {
 // The message that continues a conversation with an answer.
 Message to_message(const ChatResult& result);
 
+class ChatGrammars;
 class ChatOutputParser;
 enum class ChatMarker : unsigned char;
 
@@ -167,7 +171,8 @@ class ChatFormat {
 
   // The prompt. Throws Error{kUsage} for a conversation that the format cannot express (an unknown
   // role, an effort that does not exist, a tool result without a call), Error{kUnsupported} for a
-  // valid option for which it has no form.
+  // valid option for which it has no form. K2 has no words for response_format and a tool_choice
+  // that requires a call: there constraint() alone sees to them.
   std::vector<PromptSegment> segments(const Conversation& conversation) const;
 
   // The ids of the segments, each encoded separately.
@@ -175,6 +180,15 @@ class ChatFormat {
 
   // The ids that end an answer.
   std::vector<TokenId> stop_ids() const;
+
+  // Holds an answer to the prompt made from `conversation` to its response_format, tool_choice and
+  // parallel_calls (docs/structured_output.md); null where they leave every answer possible. Each
+  // answer needs one of its own; the grammar behind them is kept, so that asking again is cheap.
+  // The first call for a vocabulary takes its time. Throws Error{kUsage} for what is wrong and
+  // Error{kUnsupported} for what is not supported in a schema, with its path in an OpenAI request
+  // ("response_format.json_schema.schema.properties.a.pattern: ...", "tools[0].function.parameters
+  // ..."), and Error{kUsage} where a call is required and no tool declared.
+  std::shared_ptr<TokenConstraint> constraint(const Conversation& conversation) const;
 
   // A parser for the answer to a prompt made from `conversation`. XTML gives calls no ids: theirs
   // are `call_id_prefix` and the number of the call in the answer.
@@ -186,6 +200,7 @@ class ChatFormat {
   std::optional<std::string> default_system_;
   Kind kind_;
   std::vector<std::pair<TokenId, ChatMarker>> markers_;
+  std::shared_ptr<ChatGrammars> grammars_;
 };
 
 }  // namespace baltoro

@@ -26,13 +26,10 @@ constexpr std::int64_t kRequestMaxTokens = 512;
 
 const std::vector<std::string> kPromptKeys = {
     "prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop"};
-const std::vector<std::string> kChatKeys = {"messages",
-                                            "tools",
-                                            "thinking",
-                                            "thinking_effort",
-                                            "tool_choice",
-                                            "response_format",
-                                            "add_generation_prompt"};
+const std::vector<std::string> kChatKeys = {"messages",        "tools",
+                                            "thinking",        "thinking_effort",
+                                            "tool_choice",     "parallel_tool_calls",
+                                            "response_format", "add_generation_prompt"};
 
 bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
@@ -164,6 +161,7 @@ class Answerer {
     if (!format_) format_.emplace(ChatFormat::load(tokenizer_, dir_));
     const std::vector<TokenId> ids = format_->render(conversation);
     for (TokenId id : format_->stop_ids()) options.stop_ids.push_back(id);
+    options.constraint = format_->constraint(conversation);
     Session session = model_.engine->new_session();
     session.prefill(ids);
     const Answer answer =

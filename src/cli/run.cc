@@ -202,7 +202,8 @@ Command add_run(CLI::App& root) {
       "  baltoro run Kimi-Linear-48B \"The sea\" --memory 40GB --stats\n"
       "A request is {\"prompt\": TEXT} or {\"messages\": [...]}, with the optional keys id,\n"
       "max_tokens, temperature, top_k, top_p, min_p, seed and stop, and for messages also tools,\n"
-      "thinking, thinking_effort, tool_choice, response_format and add_generation_prompt.");
+      "thinking, thinking_effort, tool_choice, parallel_tool_calls, response_format and\n"
+      "add_generation_prompt; docs/structured_output.md says what answers are held to.");
   return {app, [options] { return run(*options); }};
 }
 

@@ -1,12 +1,15 @@
 // Which format a checkpoint speaks, and the way from a conversation to ids.
 #include <array>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "baltoro/chat.h"
 #include "core/error.h"
 #include "io/file_reader.h"
 #include "text/chat_output.h"
 #include "text/chat_tools.h"
+#include "text/grammar/chat_grammar.h"
 #include "text/k2_parse.h"
 #include "text/k2_render.h"
 #include "text/xtml_parse.h"
@@ -89,11 +92,12 @@ ChatFormat::ChatFormat(Tokenizer tokenizer, std::optional<std::string> default_s
   };
   if (kind_ == Kind::kXtml) {
     add(kXtmlMarkers);
-    return;
+  } else {
+    add(kK2Markers);
+    if (kind_ == Kind::kK2Thinking) add(kK2ThinkMarkers);
+    for (const char* token : kK2PromptTokens) require_special(tokenizer_, token, where);
   }
-  add(kK2Markers);
-  if (kind_ == Kind::kK2Thinking) add(kK2ThinkMarkers);
-  for (const char* token : kK2PromptTokens) require_special(tokenizer_, token, where);
+  grammars_ = std::make_shared<ChatGrammars>(tokenizer_, kind_, markers_);
 }
 
 std::vector<PromptSegment> ChatFormat::segments(const Conversation& conversation) const {
@@ -120,6 +124,12 @@ std::vector<TokenId> ChatFormat::stop_ids() const {
     if (marker == ChatMarker::kEnd) ids.push_back(id);
   }
   return ids;
+}
+
+std::shared_ptr<TokenConstraint> ChatFormat::constraint(const Conversation& conversation) const {
+  auto grammar = grammars_->find(conversation);
+  if (grammar == nullptr) return nullptr;
+  return std::make_shared<GrammarConstraint>(std::move(grammar), tokenizer_);
 }
 
 ChatParser ChatFormat::parser(const Conversation& conversation,

@@ -163,6 +163,7 @@ Conversation parse_conversation(const JsonField& request) {
   const JsonField effort = request["thinking_effort"];
   if (effort.value != nullptr) conversation.thinking_effort = effort.optional_string();
   conversation.tool_choice = parse_tool_choice(request["tool_choice"]);
+  conversation.parallel_calls = request["parallel_tool_calls"].optional_bool().value_or(true);
   conversation.response_format = parse_response_format(request["response_format"]);
   conversation.add_generation_prefix =
       request["add_generation_prompt"].optional_bool().value_or(true);

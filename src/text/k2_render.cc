@@ -19,15 +19,6 @@ void refuse_options(const Conversation& conversation, const K2Style& style) {
     fail(ErrorCode::kUnsupported, "thinking: this model {}; leave the option out",
          style.thinking_variant ? "always thinks" : "has no thinking channel");
   }
-  const ToolChoice::Kind choice = conversation.tool_choice.kind;
-  if (choice == ToolChoice::Kind::kRequired || choice == ToolChoice::Kind::kNamed) {
-    fail(ErrorCode::kUnsupported,
-         "tool_choice: the K2 chat format cannot require a call; use \"auto\" or \"none\"");
-  }
-  if (conversation.response_format.kind != ResponseFormat::Kind::kText) {
-    fail(ErrorCode::kUnsupported,
-         "response_format: the K2 chat format cannot ask for JSON; say it in a message");
-  }
 }
 
 class K2Renderer {
@@ -80,11 +71,15 @@ class K2Renderer {
     for (const std::string& part : message.content) out_.join(part);
   }
 
-  // With tool_choice "none" the tools stay undeclared: the format has no other way to say it.
+  // With tool_choice "none" the tools stay undeclared, and with a named one the others: the format
+  // has no other way to say it.
   void declare_tools() {
-    if (conversation_.tool_choice.kind == ToolChoice::Kind::kNone) return;
-    if (conversation_.tools.empty()) return;
-    const std::string json = print_tools(conversation_.tools);
+    const ToolChoice& choice = conversation_.tool_choice;
+    if (choice.kind == ToolChoice::Kind::kNone) return;
+    const bool named = choice.kind == ToolChoice::Kind::kNamed;
+    if (conversation_.tools.empty() && !named) return;
+    const std::string json =
+        named ? print_tool(conversation_.tools, choice.name) : print_tools(conversation_.tools);
     if (json == "[]") return;
     begin(kK2System, "tool_declare");
     out_.join(json);

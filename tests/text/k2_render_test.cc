@@ -110,12 +110,8 @@ TEST(K2Render, ToolChoiceNoneLeavesTheToolsUndeclared) {
 }
 
 TEST(K2Render, WhatTheFormatCannotSayIsRefused) {
-  EXPECT_THAT(error(R"("messages": [], "tool_choice": "required")"),
-              HasSubstr("unsupported: tool_choice: "));
   EXPECT_THAT(error(R"("messages": [], "tool_choice": {"name": "f"})"),
-              HasSubstr("unsupported: tool_choice: "));
-  EXPECT_THAT(error(R"("messages": [], "response_format": {"type": "json_object"})"),
-              HasSubstr("unsupported: response_format: "));
+              HasSubstr("usage: tool_choice: no tool \"f\" is declared"));
   EXPECT_THAT(error(R"("messages": [], "thinking": true)"),
               HasSubstr("unsupported: thinking: this model has no thinking channel"));
   EXPECT_THAT(error(R"("messages": [], "thinking": false)", true),
@@ -123,6 +119,16 @@ TEST(K2Render, WhatTheFormatCannotSayIsRefused) {
   EXPECT_EQ(error(R"("messages": [], "thinking": false)"), "no error");
   EXPECT_THAT(error(R"("messages": [{"role": "user"}, {"role": "system", "tools": [{}]}])"),
               HasSubstr("unsupported: messages[1].tools: "));
+}
+
+TEST(K2Render, ANamedToolIsDeclaredAloneAndWhatOnlyAConstraintDoesAddsNoWords) {
+  EXPECT_EQ(bare(R"("messages": [], "tools": [{"name": "f"}, {"name": "g"}],
+                    "tool_choice": {"name": "g"})"),
+            R"(S 'tool_declare' M '[{"name":"g"}]' E)");
+  const std::string plain = bare(R"("messages": [], "tools": [{"name": "f"}])");
+  EXPECT_EQ(bare(R"("messages": [], "tools": [{"name": "f"}], "tool_choice": "required",
+                    "response_format": {"type": "json_object"})"),
+            plain);
 }
 
 TEST(K2Render, InstructDropsReasoning) {
