@@ -8,7 +8,7 @@ seconds=${1:-30}
 [[ $# -gt 0 ]] && shift
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(config_fuzz safetensors_fuzz index_fuzz rank_file_fuzz special_tokens_fuzz
-  chat_request_fuzz chat_parser_fuzz json_schema_fuzz session_fuzz)
+  chat_request_fuzz chat_parser_fuzz json_schema_fuzz session_fuzz serve_request_fuzz)
 
 build=build/fuzz
 [[ -f $build/build.ninja ]] || cmake --preset fuzz
@@ -41,6 +41,14 @@ printf '\001\001{"properties":{"a":{"enum":["x","xy",1,null,[2]]},"b":{"oneOf":[
 printf '\000\003\005\004\002' | seed chat_parser_fuzz xtml
 printf '\001\007\011\200\146\012\200\173\200\175\013\010\002' | seed chat_parser_fuzz k2
 printf '\001\000\000' | seed session_fuzz unchanged
+printf '\000%s' '{"model":"tiny","messages":[{"role":"user","content":"u"}],"n":2,"stop":["x"],"logprobs":true,"top_logprobs":2,"stream":true,"stream_options":{"include_usage":true},"temperature":0.5,"top_k":3,"seed":1,"max_tokens":9,"logit_bias":{"5":1},"reasoning_effort":"low","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto","parallel_tool_calls":false}' |
+  seed serve_request_fuzz chat
+printf '\001%s' '{"prompt":["a",[1,2]],"echo":true,"max_tokens":5,"stream":true,"n":2,"ignore_eos":true}' | seed serve_request_fuzz completion
+printf '\012%s' '{"max_tokens":50,"system":[{"type":"text","text":"s"}],"thinking":{"type":"enabled","budget_tokens":9},"messages":[{"role":"user","content":"u"},{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"c"},{"type":"tool_use","id":"i","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":"r"}]}],"tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],"tool_choice":{"type":"auto"},"stop_sequences":["x"],"stream":true,"output_config":{"effort":"low"}}' |
+  seed serve_request_fuzz messages
+printf '\004%s' '{"prompt":"text"}' | seed serve_request_fuzz tokenize
+printf '\005%s' '{"tokens":[1,2,3]}' | seed serve_request_fuzz detokenize
+printf '\207/v1/models/a%%2Fb\n' | seed serve_request_fuzz path
 
 # Every quoted word of the seeds, for the mutations to put in.
 words() {

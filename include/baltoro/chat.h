@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -176,6 +177,8 @@ class ChatFormat {
   std::vector<PromptSegment> segments(const Conversation& conversation) const;
 
   // The ids of the segments, each encoded separately.
+  std::vector<TokenId> encode(std::span<const PromptSegment> segments) const;
+  // encode(segments(conversation)).
   std::vector<TokenId> render(const Conversation& conversation) const;
 
   // The ids that end an answer.

@@ -105,9 +105,9 @@ std::vector<PromptSegment> ChatFormat::segments(const Conversation& conversation
   return render_k2(conversation, {kind_ == Kind::kK2Thinking, default_system_});
 }
 
-std::vector<TokenId> ChatFormat::render(const Conversation& conversation) const {
+std::vector<TokenId> ChatFormat::encode(std::span<const PromptSegment> segments) const {
   std::vector<TokenId> ids;
-  for (const PromptSegment& segment : segments(conversation)) {
+  for (const PromptSegment& segment : segments) {
     if (segment.kind == PromptSegment::Kind::kControl) {
       ids.push_back(require_special(tokenizer_, segment.text.c_str(), kTokenizerConfig));
     } else {
@@ -116,6 +116,10 @@ std::vector<TokenId> ChatFormat::render(const Conversation& conversation) const 
     }
   }
   return ids;
+}
+
+std::vector<TokenId> ChatFormat::render(const Conversation& conversation) const {
+  return encode(segments(conversation));
 }
 
 std::vector<TokenId> ChatFormat::stop_ids() const {

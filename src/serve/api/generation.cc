@@ -103,6 +103,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         for (const TokenId id : model.require_format().stop_ids()) out.stop_ids.push_back(id);
       }
     }
+    if (request_.conversation != nullptr) out.constraints = constraints();
     if (model.timeout) out.deadline = arrival + *model.timeout;
     const int first = static_cast<int>(prompt_idx) * request_.fields.num_choices;
     out.on_token = [self = shared_from_this(), first](int choice, const GeneratedToken& token) {
@@ -115,9 +116,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return out;
   }
 
+  // One for each choice; none where the request leaves every answer possible.
+  std::vector<std::shared_ptr<TokenConstraint>> constraints() const {
+    std::vector<std::shared_ptr<TokenConstraint>> out;
+    for (int i = 0; i < request_.fields.num_choices; ++i) {
+      auto constraint = service_->model.require_format().constraint(*request_.conversation);
+      if (constraint == nullptr) break;
+      out.push_back(std::move(constraint));
+    }
+    return out;
+  }
+
   // On the scheduler's thread.
   bool on_token(int choice, const GeneratedToken& token) {
-    if (given_up_.load(std::memory_order_relaxed)) return false;
+    // The ticket ends the choice within a step, as one that was cancelled.
+    if (given_up_.load(std::memory_order_relaxed)) return true;
     reply_->note_token(choice);
     ChoiceReader& reader = readers_[static_cast<std::size_t>(choice)];
     const AnswerStep step = reader.feed(token);
@@ -131,6 +144,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // On the finisher's thread, after the choice's last token.
   void finish(int choice, const GenerationEnd& end) {
+    if (given_up_) return;
     try {
       const bool failed = end.error || end.reason == EndReason::kCancelled ||
                           end.reason == EndReason::kDeadline || end.reason == EndReason::kFailed;

@@ -45,7 +45,7 @@ struct Model {
 struct ModelOptions {
   std::vector<std::string> names;
   std::int64_t default_max_tokens = 4096;
-  std::optional<std::chrono::seconds> timeout;
+  std::optional<std::chrono::seconds> timeout = {};
 };
 
 // The scheduler must outlive all use of the model.

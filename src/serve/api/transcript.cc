@@ -21,18 +21,36 @@ std::string spelled(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
   return text;
 }
 
-}  // namespace
-
-std::vector<TokenId> next_prompt_ids(const Model& model, const AnswerRequest& request,
-                                     std::span<const TokenId> generated, const ChatResult& result) {
+// The conversation with its answer, as the next request has it.
+Conversation with_answer(const AnswerRequest& request, const ChatResult& result) {
   Conversation next = *request.conversation;
   next.messages.push_back(to_message(result));
   for (ToolCall& call : next.messages.back().tool_calls) call.form = request.arguments_form;
   next.add_generation_prefix = false;
   next.tool_choice = {};
   next.response_format = {};
-  std::vector<TokenId> rendered = model.require_format().render(next);
+  return next;
+}
 
+// render(next). Only what differs from the prompt is encoded anew.
+std::vector<TokenId> render_after(const ChatFormat& format, const AnswerRequest& request,
+                                  const Conversation& next) {
+  const std::vector<PromptSegment> old_segments = format.segments(*request.conversation);
+  const std::vector<PromptSegment> new_segments = format.segments(next);
+  const auto [a, b] = std::ranges::mismatch(old_segments, new_segments);
+  std::vector<TokenId> ids = request.prompts.front();
+  ids.resize(ids.size() - format.encode({a, old_segments.end()}).size());
+  const std::vector<TokenId> rest = format.encode({b, new_segments.end()});
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  return ids;
+}
+
+}  // namespace
+
+std::vector<TokenId> next_prompt_ids(const Model& model, const AnswerRequest& request,
+                                     std::span<const TokenId> generated, const ChatResult& result) {
+  std::vector<TokenId> rendered =
+      render_after(model.require_format(), request, with_answer(request, result));
   std::vector<TokenId> read = request.prompts.front();
   read.insert(read.end(), generated.begin(), generated.end());
   const auto [a, b] = std::ranges::mismatch(read, rendered);

@@ -62,6 +62,9 @@ TEST_F(TranscriptTest, AnAnswerComesBackInOtherTokens) {
   later.messages.push_back({.role = "assistant", .content = {"ab"}, .reasoning = "t"});
   later.messages.push_back({.role = "user", .content = {"and?"}});
   const std::vector<TokenId> prompt = model_.format->render(later);
+  later.messages.pop_back();
+  later.add_generation_prefix = false;
+  EXPECT_EQ(model_.format->render(later), ids);
   ASSERT_GT(prompt.size(), ids.size());
   EXPECT_TRUE(std::equal(ids.begin(), ids.end(), prompt.begin()));
 }
