@@ -76,9 +76,9 @@ class Sampler {
   void apply_constraint();
   double weigh(std::span<const float> logits, float max, float temperature);
   void filter(std::span<const float> logits, double total);
-  TokenId draw(std::span<const float> logits, float max, std::uint64_t step);
+  TokenId draw(std::span<const float> logits, double total, std::uint64_t step);
   TokenId draw_from_all(double left) const;
-  void report(std::span<const float> logits, float max, TokenId best, Choice& choice);
+  void report(std::span<const float> logits, float max, double norm, TokenId best, Choice& choice);
 
   SamplingParams params_;
   std::vector<TokenId> banned_;

@@ -271,8 +271,8 @@ void Sampler::filter(std::span<const float> logits, double total) {
   }
 }
 
-TokenId Sampler::draw(std::span<const float> logits, float max, std::uint64_t step) {
-  double total = weigh(logits, max, params_.temperature);
+// `total` is the sum of weights_.
+TokenId Sampler::draw(std::span<const float> logits, double total, std::uint64_t step) {
   const auto weight = [&](TokenId token) {
     return static_cast<double>(weights_[static_cast<std::size_t>(token)]);
   };
@@ -302,10 +302,11 @@ TokenId Sampler::draw_from_all(double left) const {
   return static_cast<TokenId>(last);
 }
 
-// Fills in the log probabilities, from what the model gave; `max` and `best` are those of the row.
-void Sampler::report(std::span<const float> logits, float max, TokenId best, Choice& choice) {
+// Fills in the log probabilities, from what the model gave; `max` and `best` are those of the row,
+// `norm` the logarithm of the sum of its weights.
+void Sampler::report(std::span<const float> logits, float max, double norm, TokenId best,
+                     Choice& choice) {
   const bool certain = std::isinf(max);
-  const double norm = certain ? 0 : std::log(weigh(logits, max, 1));
   const auto logprob = [&](TokenId token) {
     if (certain) return token == best ? 0.0f : kNothing;
     const auto x = static_cast<double>(logits[static_cast<std::size_t>(token)]);
@@ -327,6 +328,7 @@ Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
   const bool adjusts = constraint_ != nullptr || penalizes() || !params_.logit_bias.empty();
   const std::span<const float> weights = adjusts ? adjust(logits) : logits;
   const Scan top = adjusts ? scan(weights, banned_) : own;
+  const double own_total = std::isinf(own.max) ? 1 : weigh(logits, own.max, 1);
   if (top.best < 0) {
     fail(ErrorCode::kNonFinite,
          "none of the tokens that penalties and constraint leave of {} has a logit above "
@@ -336,9 +338,11 @@ Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
   Choice choice{.token = top.best, .logprob = 0, .top = {}};
   // +infinity: probability 1, and 0 for the others
   if (params_.temperature > 0 && !std::isinf(top.max)) {
-    choice.token = draw(weights, top.max, step);
+    const bool same = !adjusts && params_.temperature == 1;
+    choice.token =
+        draw(weights, same ? own_total : weigh(weights, top.max, params_.temperature), step);
   }
-  report(logits, own.max, own.best, choice);
+  report(logits, own.max, std::log(own_total), own.best, choice);
   if (penalizes()) ++seen_[static_cast<std::size_t>(choice.token)];
   if (constraint_ != nullptr) constraint_->accept(choice.token);
   return choice;
