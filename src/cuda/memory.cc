@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/gib.h"
 #include "cuda/check.h"
 
 namespace baltoro::cuda {
@@ -10,8 +11,6 @@ namespace {
 
 void release_device(void* data, std::size_t) noexcept { cudaFree(data); }
 void release_pinned(void* data, std::size_t) noexcept { cudaFreeHost(data); }
-
-double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
 
 }  // namespace
 

@@ -8,15 +8,11 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/gib.h"
 #include "model/place_weights.h"
 #include "model/synth.h"
 
 namespace baltoro {
-namespace {
-
-double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
-
-}  // namespace
 
 HollowModel::HollowModel(const std::filesystem::path& config, const Backend& backend) {
   if (backend.uses_host_memory()) {

@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "ops/expert_mlp.h"
+#include "ops/forwarding_backend.h"
 
 namespace baltoro {
 namespace {
@@ -30,10 +31,11 @@ void narrow(const float* from, DType dtype, void* to, std::int64_t count) {
   std::transform(from, from + count, static_cast<std::uint16_t*>(to), f32_to_bf16);
 }
 
-class HostExperts final : public Backend {
+class HostExperts final : public ForwardingBackend {
  public:
   HostExperts(std::unique_ptr<Backend> device, std::unique_ptr<Backend> host)
-      : device_(std::move(device)),
+      : ForwardingBackend(*device),
+        device_(std::move(device)),
         host_(std::move(host)),
         name_(fmt::format("{} + {} experts", device_->name(), host_->name())) {
     BALTORO_CHECK(host_->uses_host_memory(), "experts of {} on the host", host_->name());
@@ -42,41 +44,12 @@ class HostExperts final : public Backend {
 
   std::string_view name() const override { return name_; }
   int num_threads() const override { return host_->num_threads(); }
-  Activations activations() const override { return device_->activations(); }
-  DType activation_dtype() const override { return device_->activation_dtype(); }
-  DType cache_dtype() const override { return device_->cache_dtype(); }
-  bool uses_host_memory() const override { return device_->uses_host_memory(); }
-  Buffer allocate(std::size_t bytes, const char* purpose) override {
-    return device_->allocate(bytes, purpose);
-  }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return device_->allocate_shared(bytes, purpose);
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    device_->copy(to, from, bytes);
-  }
-  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
-    device_->copy_in_order(to, from, bytes);
-  }
-  void run_on_host(std::function<void()> work) override { device_->run_on_host(std::move(work)); }
-  void clear(void* data, std::size_t bytes) override { device_->clear(data, bytes); }
-  void synchronize() override { device_->synchronize(); }
-  std::optional<std::uint64_t> free_memory() const override { return device_->free_memory(); }
   // The host finds its experts by their views.
   Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
+  // What the host does is recorded with the ops of the device.
   void run_pass(const BatchView& batch, const std::function<void()>& ops) override {
-    device_->run_pass(batch, ops);
+    inner().run_pass(batch, ops);
   }
-
-  void embed(const EmbedArgs& args) override { device_->embed(args); }
-  void linear(const LinearArgs& args) override { device_->linear(args); }
-  void mix_norm(const MixNormArgs& args) override { device_->mix_norm(args); }
-  void kda_mix(const KdaMixArgs& args) override { device_->kda_mix(args); }
-  void mla_prefill(const MlaArgs& args) override { device_->mla_prefill(args); }
-  void mla_decode(const MlaArgs& args) override { device_->mla_decode(args); }
-  void glu_mlp(const GluMlpArgs& args) override { device_->glu_mlp(args); }
-  void route(const RouteArgs& args) override { device_->route(args); }
-  void head(const HeadArgs& args) override { device_->head(args); }
 
   void expert_mlp(const ExpertMlpArgs& args) override {
     const std::int64_t rows = args.z.rows(), values = args.z.shape.count();

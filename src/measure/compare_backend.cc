@@ -68,7 +68,9 @@ double OpDifference::excess() const {
 }
 
 CompareBackend::CompareBackend(Backend& first, Backend& second)
-    : first_(first), second_(second), name_(fmt::format("{} and {}", first.name(), second.name())) {
+    : ForwardingBackend(first),
+      second_(second),
+      name_(fmt::format("{} and {}", first.name(), second.name())) {
   for (const Backend* backend : {&first, &second}) {
     BALTORO_CHECK(backend->uses_host_memory() && backend->activation_dtype() == DType::kF32,
                   "{} does not compute on memory of the host", backend->name());
@@ -76,13 +78,13 @@ CompareBackend::CompareBackend(Backend& first, Backend& second)
 }
 
 void CompareBackend::synchronize() {
-  first_.synchronize();
+  inner().synchronize();
   second_.synchronize();
 }
 
 Tolerance CompareBackend::limit(const char* op) const {
-  if (first_.activations() == second_.activations()) {
-    return op_tolerance(op, first_.activations());
+  if (inner().activations() == second_.activations()) {
+    return op_tolerance(op, inner().activations());
   }
   // The stated tolerances are for two that round alike, where few values fall on the other side of
   // a rounding point. Against one that does not round every point of the op adds its error.
@@ -116,7 +118,7 @@ void CompareBackend::embed(const EmbedArgs& args) {
   ShadowTensor out(args.out);
   EmbedArgs other = args;
   other.out = out.view();
-  first_.embed(args);
+  inner().embed(args);
   second_.embed(other);
   record("embed", -1, "out", values_of(args.out), out.values());
 }
@@ -128,7 +130,7 @@ void CompareBackend::linear(const LinearArgs& args) {
     LinearOutput& output = other.outputs[static_cast<std::size_t>(i)];
     output.out = outs.emplace_back(output.out).view();
   }
-  first_.linear(args);
+  inner().linear(args);
   second_.linear(other);
   for (std::size_t i = 0; i < outs.size(); ++i) {
     const std::string output = fmt::format("out {}, [{}, {}]", i, args.outputs[i].weight.rows,
@@ -147,7 +149,7 @@ void CompareBackend::mix_norm(const MixNormArgs& args) {
     first_bad.assign(args.first_bad, args.first_bad + args.out.rows());
     other.first_bad = first_bad.data();
   }
-  first_.mix_norm(args);
+  inner().mix_norm(args);
   second_.mix_norm(other);
   record("mix_norm", args.layer, "prefix", values_of(args.prefix), prefix.values());
   record("mix_norm", args.layer, "out", values_of(args.out), out.values());
@@ -160,7 +162,7 @@ void CompareBackend::kda_mix(const KdaMixArgs& args) {
   other.out = out.view();
   other.batch = slots.batch();
   other.pool = slots.pool();
-  first_.kda_mix(args);
+  inner().kda_mix(args);
   second_.kda_mix(other);
   record("kda_mix", args.layer, "out", values_of(args.out), out.values());
   record("kda_mix", args.layer, "state", slots.original_state(args), slots.state());
@@ -175,7 +177,7 @@ void CompareBackend::run_mla(const MlaArgs& args, MlaOp op, const char* name) {
   other.out = out.view();
   other.batch = pages.batch();
   other.cache = pages.cache();
-  (first_.*op)(args);
+  (inner().*op)(args);
   (second_.*op)(other);
   record(name, args.layer, "out", values_of(args.out), out.values());
   record(name, args.layer, "cache", ShadowPages::original_written(args, origin),
@@ -195,7 +197,7 @@ void CompareBackend::glu_mlp(const GluMlpArgs& args) {
   GluMlpArgs other = args;
   other.out = out.view();
   if (args.add.data == args.out.data) other.add = out.view();
-  first_.glu_mlp(args);
+  inner().glu_mlp(args);
   second_.glu_mlp(other);
   record("glu_mlp", args.layer, "out", values_of(args.out), out.values());
 }
@@ -207,7 +209,7 @@ void CompareBackend::route(const RouteArgs& args) {
   RouteArgs other = args;
   other.ids = ids.data();
   other.weights = weights.data();
-  first_.route(args);
+  inner().route(args);
   second_.route(other);
   compare_routes(args, ids, weights);
 }
@@ -248,7 +250,7 @@ void CompareBackend::expert_mlp(const ExpertMlpArgs& args) {
   ShadowTensor out(args.out);
   ExpertMlpArgs other = args;
   other.out = out.view();
-  first_.expert_mlp(args);
+  inner().expert_mlp(args);
   second_.expert_mlp(other);
   record("expert_mlp", args.layer, "out", values_of(args.out), out.values());
 }
@@ -258,7 +260,7 @@ void CompareBackend::head(const HeadArgs& args) {
   std::vector<float> logits(count);
   HeadArgs other = args;
   other.logits = logits.data();
-  first_.head(args);
+  inner().head(args);
   second_.head(other);
   record("head", -1, "logits", {args.logits, args.logits + count}, logits);
 }

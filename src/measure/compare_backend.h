@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/buffer.h"
-#include "ops/backend.h"
 #include "ops/batch.h"
+#include "ops/forwarding_backend.h"
 #include "ops/parity/compare.h"
 
 namespace baltoro {
@@ -34,7 +33,7 @@ struct RouteFlips {
 
 // Host backends that store activations as f32. State and cache that an op updates in place are
 // copied for the second backend, converted where it stores them in another dtype.
-class CompareBackend final : public Backend {
+class CompareBackend final : public ForwardingBackend {
  public:
   // Both must outlive this.
   CompareBackend(Backend& first, Backend& second);
@@ -44,31 +43,7 @@ class CompareBackend final : public Backend {
   const RouteFlips& route_flips() const noexcept { return flips_; }
 
   std::string_view name() const override { return name_; }
-  int num_threads() const override { return first_.num_threads(); }
-  Activations activations() const override { return first_.activations(); }
-  DType activation_dtype() const override { return first_.activation_dtype(); }
-  DType cache_dtype() const override { return first_.cache_dtype(); }
-  bool uses_host_memory() const override { return first_.uses_host_memory(); }
-  Buffer allocate(std::size_t bytes, const char* purpose) override {
-    return first_.allocate(bytes, purpose);
-  }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return first_.allocate_shared(bytes, purpose);
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    first_.copy(to, from, bytes);
-  }
   void synchronize() override;
-  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
-    first_.copy_in_order(to, from, bytes);
-  }
-  void run_on_host(std::function<void()> work) override { first_.run_on_host(std::move(work)); }
-  void clear(void* data, std::size_t bytes) override { first_.clear(data, bytes); }
-  std::optional<std::uint64_t> free_memory() const override { return first_.free_memory(); }
-  Buffer expert_table(std::span<const ExpertWeights> experts) override {
-    return first_.expert_table(experts);
-  }
-  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override;
   void linear(const LinearArgs& args) override;
@@ -93,7 +68,6 @@ class CompareBackend final : public Backend {
   void add(OpDifference difference);
   Tolerance limit(const char* op) const;
 
-  Backend& first_;
   Backend& second_;
   std::string name_;
   std::vector<OpDifference> differences_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <functional>
 
 #include "core/dtype.h"
@@ -91,14 +90,6 @@ class HostedBackend::Call {
   std::size_t next_ = 0;
   std::vector<std::function<void()>> back_;
 };
-
-void HostedBackend::copy(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
-void HostedBackend::clear(void* data, std::size_t bytes) {
-  if (bytes > 0) std::memset(data, 0, bytes);
-}
 
 const void* HostedBackend::placed(const void* host, std::size_t bytes) {
   if (host == nullptr) return nullptr;

@@ -6,10 +6,11 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "ops/backend.h"
 #include "ops/expert_mlp.h"
+#include "ops/host_backend.h"
 #include "ops/kda.h"
 #include "ops/mla.h"
 
@@ -17,31 +18,15 @@ namespace baltoro {
 
 // As backends of the host do, it takes activations as f32, of bf16 values where the device's are bf16.
 // Weights are copied once, by their address: they must stay there and as they are.
-class HostedBackend final : public Backend {
+class HostedBackend final : public HostBackend {
  public:
-  explicit HostedBackend(std::unique_ptr<Backend> device) : device_(std::move(device)) {}
+  explicit HostedBackend(std::unique_ptr<Backend> device)
+      : HostBackend(device->activations()), device_(std::move(device)) {}
 
   std::string_view name() const override { return device_->name(); }
   int num_threads() const override { return device_->num_threads(); }
-  Activations activations() const override { return device_->activations(); }
-  DType activation_dtype() const override { return DType::kF32; }
   DType cache_dtype() const override { return device_->cache_dtype(); }
-
-  bool uses_host_memory() const override { return true; }
-  Buffer allocate(std::size_t bytes, const char* purpose) override { return {bytes, purpose}; }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return {bytes, purpose};
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override;
-  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
-    copy(to, from, bytes);
-  }
-  void run_on_host(std::function<void()> work) override { work(); }
-  void clear(void* data, std::size_t bytes) override;
   void synchronize() override { device_->synchronize(); }
-  std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
-  Buffer expert_table(std::span<const ExpertWeights>) override { return {}; }
-  void run_pass(const BatchView&, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override;
   void linear(const LinearArgs& args) override;

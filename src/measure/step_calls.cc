@@ -6,6 +6,7 @@
 #include "model/model_stats.h"
 #include "ops/expert_mlp.h"
 #include "ops/glu_mlp.h"
+#include "ops/host_backend.h"
 #include "ops/kda.h"
 #include "ops/linear.h"
 #include "ops/mix_norm.h"
@@ -16,31 +17,20 @@
 namespace baltoro {
 namespace {
 
-class CallRecorder final : public Backend {
+class CallRecorder final : public HostBackend {
  public:
-  explicit CallRecorder(const Backend& types) : types_(types) {}
+  explicit CallRecorder(const Backend& types) : HostBackend(types.activations()), types_(types) {}
 
   std::vector<OpCall> take() { return std::move(calls_); }
 
   std::string_view name() const override { return types_.name(); }
   int num_threads() const override { return types_.num_threads(); }
-  Activations activations() const override { return types_.activations(); }
   DType activation_dtype() const override { return types_.activation_dtype(); }
   DType cache_dtype() const override { return types_.cache_dtype(); }
-  // Host memory that nobody touches.
-  bool uses_host_memory() const override { return true; }
-  Buffer allocate(std::size_t bytes, const char* purpose) override { return {bytes, purpose}; }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return {bytes, purpose};
-  }
+  // Nobody touches the memory.
   void copy(void*, const void*, std::size_t) override {}
-  void copy_in_order(void*, const void*, std::size_t) override {}
   void run_on_host(std::function<void()>) override {}
   void clear(void*, std::size_t) override {}
-  void synchronize() override {}
-  std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
-  Buffer expert_table(std::span<const ExpertWeights>) override { return {}; }
-  void run_pass(const BatchView&, const std::function<void()>& ops) override { ops(); }
 
   void embed(const EmbedArgs& args) override { note("embed", -1, plan::kernel_call(types_, args)); }
   void linear(const LinearArgs& args) override { note("linear", args); }

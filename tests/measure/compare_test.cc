@@ -1,6 +1,7 @@
 // The comparison must find a fault where it is, and only there.
 #include "measure/compare.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "measure/faulty_backend.h"
 #include "measure/memory_bandwidth.h"
 #include "model/model.h"
+#include "ops/forwarding_backend.h"
 #include "ops/reference/reference_backend.h"
 #include "paths.h"
 
@@ -109,6 +111,30 @@ TEST(CompareOps, AFaultDoesNotSpreadToLaterOps) {
     exceeding += difference.excess() > 1;
   }
   EXPECT_EQ(exceeding, 1);
+}
+
+// Memory that only a device can read.
+class DeviceMemory final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  bool uses_host_memory() const override { return false; }
+};
+
+TEST(Compare, RefusesABackendOfDeviceMemory) {
+  const auto host = make_reference_backend(Activations::kF32);
+  DeviceMemory device(*host);
+  ASSERT_EQ(device.activation_dtype(), DType::kF32);
+  const auto ids = tokens(3);
+  for (const auto& [first, second] : {std::pair<Backend*, Backend*>(host.get(), &device),
+                                      std::pair<Backend*, Backend*>(&device, host.get())}) {
+    try {
+      compare_ops(model(), *first, *second, ids, {});
+      FAIL() << "device memory was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInternal);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("not compute on memory of the host"));
+    }
+  }
 }
 
 TEST(MemoryBandwidth, IsPlausible) {

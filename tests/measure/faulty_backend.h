@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/backend.h"
 #include "ops/expert_mlp.h"
+#include "ops/forwarding_backend.h"
 #include "ops/glu_mlp.h"
 #include "ops/kda.h"
 #include "ops/linear.h"
@@ -19,39 +19,12 @@
 namespace baltoro::testing {
 
 // One wrong op in one layer; -1 is that of a call outside of a model.
-class FaultyBackend final : public Backend {
+class FaultyBackend final : public ForwardingBackend {
  public:
   FaultyBackend(std::unique_ptr<Backend> inner, std::string op, int layer)
-      : inner_(std::move(inner)), op_(std::move(op)), layer_(layer) {}
+      : ForwardingBackend(*inner), inner_(std::move(inner)), op_(std::move(op)), layer_(layer) {}
 
   std::string_view name() const override { return "faulty"; }
-  int num_threads() const override { return inner_->num_threads(); }
-  Activations activations() const override { return inner_->activations(); }
-  DType activation_dtype() const override { return inner_->activation_dtype(); }
-  DType cache_dtype() const override { return inner_->cache_dtype(); }
-  bool uses_host_memory() const override { return inner_->uses_host_memory(); }
-  Buffer allocate(std::size_t bytes, const char* purpose) override {
-    return inner_->allocate(bytes, purpose);
-  }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return inner_->allocate_shared(bytes, purpose);
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    inner_->copy(to, from, bytes);
-  }
-  void synchronize() override { inner_->synchronize(); }
-  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
-    inner_->copy_in_order(to, from, bytes);
-  }
-  void run_on_host(std::function<void()> work) override { inner_->run_on_host(std::move(work)); }
-  void clear(void* data, std::size_t bytes) override { inner_->clear(data, bytes); }
-  std::optional<std::uint64_t> free_memory() const override { return inner_->free_memory(); }
-  Buffer expert_table(std::span<const ExpertWeights> experts) override {
-    return inner_->expert_table(experts);
-  }
-  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
-  void embed(const EmbedArgs& args) override { inner_->embed(args); }
-  void head(const HeadArgs& args) override { inner_->head(args); }
   void linear(const LinearArgs& args) override {
     inner_->linear(args);
     spoil("linear", args.layer, args.outputs[0].out);

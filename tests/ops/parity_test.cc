@@ -8,6 +8,7 @@
 #include "op_test_util.h"
 #include "ops/embed.h"
 #include "ops/expert_mlp.h"
+#include "ops/forwarding_backend.h"
 #include "ops/head.h"
 #include "ops/linear.h"
 #include "ops/mix_norm.h"
@@ -81,39 +82,14 @@ TEST(CaseList, CostsAreThere) {
 }
 
 // The reference with one fault in the op of that name.
-class FaultyBackend : public Backend {
+class FaultyBackend : public ForwardingBackend {
  public:
   enum class Fault { kNone, kOffByALittle, kNan, kOverrun, kInputChanged, kSkipsLastRow };
 
   FaultyBackend(Activations activations, Fault fault)
-      : inner_(make_reference_backend(activations)), fault_(fault) {}
+      : FaultyBackend(make_reference_backend(activations), fault) {}
 
   std::string_view name() const override { return "faulty"; }
-  Activations activations() const override { return inner_->activations(); }
-  DType activation_dtype() const override { return inner_->activation_dtype(); }
-  DType cache_dtype() const override { return inner_->cache_dtype(); }
-  int num_threads() const override { return 1; }
-  bool uses_host_memory() const override { return inner_->uses_host_memory(); }
-  Buffer allocate(std::size_t bytes, const char* purpose) override {
-    return inner_->allocate(bytes, purpose);
-  }
-  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
-    return inner_->allocate_shared(bytes, purpose);
-  }
-  void copy(void* to, const void* from, std::size_t bytes) override {
-    inner_->copy(to, from, bytes);
-  }
-  void synchronize() override {}
-  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
-    inner_->copy_in_order(to, from, bytes);
-  }
-  void run_on_host(std::function<void()> work) override { inner_->run_on_host(std::move(work)); }
-  void clear(void* data, std::size_t bytes) override { inner_->clear(data, bytes); }
-  std::optional<std::uint64_t> free_memory() const override { return inner_->free_memory(); }
-  Buffer expert_table(std::span<const ExpertWeights> experts) override {
-    return inner_->expert_table(experts);
-  }
-  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
   void embed(const EmbedArgs& args) override {
     inner_->embed(args);
     spoil(args.out);
@@ -131,7 +107,6 @@ class FaultyBackend : public Backend {
     inner_->kda_mix(args);
     spoil(args.out);
   }
-  void mla_prefill(const MlaArgs& args) override { inner_->mla_prefill(args); }
   void mla_decode(const MlaArgs& args) override {
     inner_->mla_decode(args);
     spoil(args.out);
@@ -156,6 +131,9 @@ class FaultyBackend : public Backend {
   }
 
  private:
+  FaultyBackend(std::unique_ptr<Backend> inner, Fault fault)
+      : ForwardingBackend(*inner), inner_(std::move(inner)), fault_(fault) {}
+
   void spoil(const TensorView& out) const {
     float* values = out.f32();
     const std::int64_t n = out.shape.count();

@@ -1,0 +1,44 @@
+// What the backends whose ops work on ordinary host memory, at once, have in common.
+#pragma once
+
+#include <cstring>
+
+#include "ops/backend.h"
+
+namespace baltoro {
+
+class HostBackend : public Backend {
+ public:
+  explicit HostBackend(Activations activations) : activations_(activations) {}
+
+  Activations activations() const override { return activations_; }
+  DType activation_dtype() const override { return DType::kF32; }
+  DType cache_dtype() const override {
+    return activations_ == Activations::kBf16 ? DType::kBf16 : DType::kF32;
+  }
+
+  bool uses_host_memory() const override { return true; }
+  Buffer allocate(std::size_t bytes, const char* purpose) override { return {bytes, purpose}; }
+  Buffer allocate_shared(std::size_t bytes, const char* purpose) override {
+    return {bytes, purpose};
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) std::memmove(to, from, bytes);
+  }
+  void copy_in_order(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes);
+  }
+  void run_on_host(std::function<void()> work) override { work(); }
+  void clear(void* data, std::size_t bytes) override {
+    if (bytes != 0) std::memset(data, 0, bytes);
+  }
+  void synchronize() override {}
+  std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
+  Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
+  void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
+
+ private:
+  Activations activations_;
+};
+
+}  // namespace baltoro
