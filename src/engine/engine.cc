@@ -31,6 +31,14 @@ void check_options(const EngineOptions& options) {
   }
 }
 
+// libstdc++ 12 frees a part twice where memory runs out while a name is appended to a path that ends
+// in '/'.
+std::filesystem::path without_end_slash(const std::filesystem::path& dir) {
+  std::string text = dir.string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
 // What, beside the files, decides the meaning of a saved state.
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
                           const Backend& backend) {
@@ -148,7 +156,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
   std::unique_ptr<Backend> backend = make_backend(options);
   std::optional<HollowModel> hollow;
   if (options.random_weights) hollow.emplace(given, *backend);
-  const std::filesystem::path& dir = hollow ? hollow->dir() : given;
+  const std::filesystem::path dir = without_end_slash(hollow ? hollow->dir() : given);
   ModelConfig read_config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
   LoadOptions how = load_options(options, read_config, *backend);
   std::optional<DevicePlan> on_device;
