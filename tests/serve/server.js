@@ -36,6 +36,9 @@ export async function startServer(options = []) {
 
 // The server listens before its model is there.
 async function loaded(url) {
-  while (!(await fetch(`${url}/health`)).ok)
+  const end = Date.now() + kStartMs;
+  while (!(await fetch(`${url}/health`)).ok) {
+    if (Date.now() > end) throw new Error(`no model after ${kStartMs} ms`);
     await new Promise((resolve) => setTimeout(resolve, 50));
+  }
 }

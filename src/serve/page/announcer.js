@@ -20,9 +20,9 @@ export function announce(text) {
 export class AnswerAnnouncer {
   #told = 0;
 
-  // `texts`: the paragraphs so far, the last one perhaps incomplete.
-  update(texts, complete) {
-    const ready = complete ? texts.length : texts.length - 1;
-    for (; this.#told < ready; this.#told++) announce(texts[this.#told]);
+  // `count` paragraphs are there, the last one perhaps incomplete; `textOf(i)` says what one says.
+  update(count, textOf, complete) {
+    const ready = complete ? count : count - 1;
+    for (; this.#told < ready; this.#told++) announce(textOf(this.#told));
   }
 }

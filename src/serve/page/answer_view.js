@@ -4,7 +4,7 @@ import {announce, AnswerAnnouncer} from './announcer.js';
 import {copyButton} from './clipboard.js';
 import {el, icon, iconButton, setText} from './dom.js';
 import {duration, statsParts} from './format.js';
-import {MarkdownView} from './markdown.js';
+import {MarkdownView} from './markdown_view.js';
 import {ToolCard} from './tool_card.js';
 
 // Open while the model thinks, folded once it has; a user's own choice stands.
@@ -34,7 +34,7 @@ class ThinkingView {
             ms === null ? 'Thought' :
                           `Thought for ${duration(ms)}`);
     if (!this.#touched) this.node.open = active;
-    this.#markdown.update(message.reasoning_content);
+    this.#markdown.update(message.reasoning_content, !active);
   }
 }
 
@@ -52,7 +52,7 @@ class TurnView {
   update(message, results, stream) {
     const stats = stream ? stream.stats(performance.now()) : message.stats;
     this.#thinking.update(message, stats, stream?.thinking ?? false);
-    this.#markdown.update(message.content ?? '');
+    this.#markdown.update(message.content ?? '', stream === null);
     const calls = message.tool_calls ?? [];
     for (let i = this.#cards.length; i < calls.length; i++) this.#cards.push(new ToolCard());
     this.#cards.splice(calls.length);
@@ -64,7 +64,7 @@ class TurnView {
 
   // Reads out what is new and complete.
   speak(complete) {
-    this.#announcer.update(this.#markdown.texts(), complete);
+    this.#announcer.update(this.#markdown.count, (index) => this.#markdown.textOf(index), complete);
   }
 }
 
@@ -124,8 +124,9 @@ export class AnswerView {
   }
 
   #showState(last, running) {
-    if (running !== this.#running)
-      announce(running ? 'The model answers.' : last.error ? '' : 'The answer is complete.');
+    const ending = running ? undefined : kEndings[last.finish_reason];
+    if (running && !this.#running) announce('The model answers.');
+    if (!running && this.#running && !last.error) announce(ending ?? 'The answer is complete.');
     this.#running = running;
     this.node.setAttribute('aria-busy', String(running));
     this.#waiting.hidden =
@@ -133,7 +134,6 @@ export class AnswerView {
     // A failure with nothing to copy has its own button.
     this.#footer.hidden = running || Boolean(last.error && !last.content);
     setText(this.#stats, last.stats ? statsParts(last.stats).join(' · ') : '');
-    const ending = running ? undefined : kEndings[last.finish_reason];
     this.#ending.hidden = ending === undefined;
     setText(this.#ending, ending ?? '');
     this.#showError(running ? null : last.error);

@@ -7,8 +7,9 @@ import {newId} from './store.js';
 
 // How often a growing answer is written to the store.
 const kSaveEveryMs = 2000;
-// The share of its time that the page spends on drawing a growing answer is one part in this and
-// one.
+// A growing answer is drawn at most so often, and less often where drawing takes long: it then
+// rests so many times as long.
+const kDrawEveryMs = 33;
 const kRestPerWork = 3;
 const kLoadingPollMs = 1000;
 
@@ -39,12 +40,18 @@ export class App {
     await this.connect();
   }
 
-  // Another tab wrote. A conversation that is being answered here stays as it is here.
+  // Another tab wrote. What has not changed, and what is being answered here, stays as it is.
   async #reload() {
-    const mine =
-        new Map(this.conversations.filter(({id}) => this.#running.has(id)).map((c) => [c.id, c]));
     const stored = await this.#store.all();
-    this.conversations = stored.map((c) => mine.get(c.id) ?? c);
+    const mine = new Map(this.conversations.map((c) => [c.id, c]));
+    const stays = ({id, updatedAt, title}) => {
+      const own = mine.get(id);
+      return this.#running.has(id) || (own?.updatedAt === updatedAt && own.title === title);
+    };
+    if (stored.length === mine.size && stored.every(stays)) return;
+    const ids = new Set(stored.map(({id}) => id));
+    const unsaved = this.conversations.filter(({id}) => this.#running.has(id) && !ids.has(id));
+    this.conversations = [...stored.map((c) => stays(c) ? mine.get(c.id) : c), ...unsaved];
     this.current = this.conversations.find(({id}) => id === this.current.id) ?? this.current;
     this.#view.showList();
     this.#view.showConversation();
@@ -172,7 +179,6 @@ export class App {
     }
   }
 
-  // At most once a frame, and with pauses where drawing takes long.
   #draw() {
     if (this.#drawPending) return;
     this.#drawPending = true;
@@ -182,15 +188,17 @@ export class App {
       const begin = performance.now();
       this.#view.showConversation();
       const end = performance.now();
-      this.#drawAfter = end + kRestPerWork * (end - begin);
+      this.#drawAfter = Math.max(begin + kDrawEveryMs, end + kRestPerWork * (end - begin));
     };
     requestAnimationFrame(frame);
   }
 
   #save(conversation) {
-    this.#store.put(conversation)
-        .catch(
-            (error) => this.#view.notify(`The conversation could not be kept: ${error.message}`));
+    this.#noteFailure(this.#store.put(conversation));
+  }
+
+  #noteFailure(writing) {
+    writing.catch((error) => this.#view.notify(`The browser did not keep this: ${error.message}`));
   }
 
   rename(id, title) {
@@ -205,7 +213,7 @@ export class App {
     this.stop(id);
     const conversation = this.conversations.find((c) => c.id === id);
     this.conversations = this.conversations.filter((c) => c.id !== id);
-    this.#store.remove(id);
+    this.#noteFailure(this.#store.remove(id));
     if (this.current.id === id) this.select(null);
     this.#view.showList();
     this.#view.notify(`Deleted “${conversation.title}”.`, {

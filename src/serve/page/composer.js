@@ -10,7 +10,7 @@ export class Composer {
   #field = byId('prompt');
   #button = byId('send');
   #line = byId('live-line');
-  #running = false;
+  #running = null;
 
   // handlers: send(text), stop(), editLast().
   constructor(handlers) {
@@ -49,6 +49,7 @@ export class Composer {
   }
 
   setRunning(running) {
+    if (running === this.#running) return;
     this.#running = running;
     const label = running ? 'Stop (Esc)' : 'Send';
     this.#button.replaceChildren(

@@ -4,7 +4,7 @@ set(page_dir ${CMAKE_CURRENT_LIST_DIR})
 set(page_lib ${CMAKE_CURRENT_BINARY_DIR}/page)
 set(page_files index.html page.css favicon.svg
   announcer.js answer_view.js api.js app.js calculator.js clipboard.js code_block.js composer.js conversation.js dom.js entities.js
-  format.js generation.js key_dialog.js main.js markdown.js maths.js menu.js question_view.js settings.js settings_panel.js
+  format.js generation.js key_dialog.js main.js markdown.js markdown_view.js maths.js menu.js question_view.js settings.js settings_panel.js
   shortcuts.js sidebar.js sse.js store.js suggestions.js theme.js theme_switch.js toast.js tool_card.js tools.js transcript.js
   turn_stream.js)
 list(TRANSFORM page_files PREPEND ${page_dir}/ OUTPUT_VARIABLE page_paths)

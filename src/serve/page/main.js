@@ -12,7 +12,7 @@ import {Sidebar} from './sidebar.js';
 import {ConversationStore} from './store.js';
 import {suggestionsFor} from './suggestions.js';
 import {setUpTheme} from './theme_switch.js';
-import {hideToast, showToast} from './toast.js';
+import {showToast} from './toast.js';
 import {Transcript} from './transcript.js';
 
 const settings = loadSettings();
@@ -168,6 +168,5 @@ setUpShortcuts({
 // Clocks go on while nothing comes.
 setInterval(() => app.busy && showConversation(), 500);
 addEventListener('popstate', () => open(location.hash.slice(1)));
-addEventListener('pagehide', hideToast);
 await app.start(location.hash.slice(1));
 composer.focus();

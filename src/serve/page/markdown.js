@@ -36,7 +36,7 @@ function keepTabs(text) {
 
 // Gives headings levels below the page's own, without gaps, whatever number of # the text begins
 // with.
-function setLevels(tokens) {
+export function setLevels(tokens) {
   const above = [0];
   for (const token of tokens) {
     if (token.type !== 'heading') continue;
@@ -46,11 +46,16 @@ function setLevels(tokens) {
   }
 }
 
-function parseMarkdown(text) {
-  const tokens = marked.lexer(keepTabs(text))
-                     .filter((token) => token.type !== 'space' && token.type !== 'def');
-  setLevels(tokens);
-  return tokens;
+// The text as the parser takes it: the `raw` of the tokens of parse() are its pieces, one behind
+// the other.
+export function prepared(text) {
+  return keepTabs(text.replace(/\r\n?/g, '\n'))
+      .replace(/^( *)(\t+)/gm, (_, blanks, tabs) => blanks + '    '.repeat(tabs.length));
+}
+
+// Tokens of blocks. `tokens.links` are the addresses that the text defines for its links.
+export function parse(preparedText) {
+  return marked.lexer(preparedText);
 }
 
 const kSafeLink = /^(https?:\/\/|mailto:)/i;
@@ -146,40 +151,7 @@ function block(token) {
   return kBlock[token.type]?.(token) ?? [el('p', {}, token.raw)];
 }
 
-function spoken(node) {
-  if (node.nodeType === Node.TEXT_NODE) return node.data;
-  return node.dataset?.spoken ?? Array.from(node.childNodes, spoken).join('');
-}
-
-// An element that follows a growing text. Blocks that have not changed stay as they are, so
-// selection, scroll positions and highlighting outlive the stream.
-export class MarkdownView {
-  #root;
-  #text = null;
-  #blocks = [];  // {raw, nodes}
-
-  constructor(root) {
-    this.#root = root;
-  }
-
-  update(text) {
-    if (text === this.#text) return;
-    this.#text = text;
-    const tokens = parseMarkdown(text);
-    let same = 0;
-    while (same < tokens.length && same < this.#blocks.length &&
-           tokens[same].raw === this.#blocks[same].raw)
-      same++;
-    for (const {nodes} of this.#blocks.splice(same)) nodes.forEach((node) => node.remove());
-    for (const token of tokens.slice(same)) {
-      const nodes = token.type === 'text' ? [el('p', {}, ...block(token))] : block(token);
-      this.#root.append(...nodes);
-      this.#blocks.push({raw: token.raw, nodes});
-    }
-  }
-
-  // What each block says, for a reader who listens.
-  texts() {
-    return this.#blocks.map(({nodes}) => nodes.map(spoken).join(' '));
-  }
+// The elements of a block that stands by itself; none for blank lines and definitions of links.
+export function elementsOf(token) {
+  return token.type === 'text' ? [el('p', {}, ...block(token))] : block(token);
 }

@@ -4,7 +4,7 @@ import {byId, el} from './dom.js';
 const kShownMs = 8000;
 let timer = 0;
 
-export function hideToast() {
+function hideToast() {
   byId('toast').replaceChildren();
 }
 

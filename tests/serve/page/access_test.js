@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFile} from 'node:fs/promises';
 import test from 'node:test';
 
-import {answered, ask, assertNoFaults, modelThatSays, usePage} from './harness.js';
+import {answered, ask, assertNoFaults, modelThatSays, reload, usePage} from './harness.js';
 
 const open = usePage();
 const axe = await readFile(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
@@ -121,14 +121,14 @@ test('a chosen theme is kept, and the first paint has it', async () => {
   await page.getByRole('button', {name: 'Dark theme'}).click();
   const dark = await background();
   assert.notEqual(dark, light);
-  await page.reload();
+  await reload(page);
   assert.equal(await background(), dark);
   // Set by the script in the head, before the page's own modules run.
   await page.route('**/page/main.js', (route) => route.abort());
   await page.reload();
   assert.equal(await background(), dark);
   await page.unroute('**/page/main.js');
-  await page.reload();
+  await reload(page);
   await page.click('#open-settings');
   await page.getByRole('radio', {name: 'System'}).check();
   assert.equal(await background(), light);

@@ -48,10 +48,20 @@ export function usePage(serverOptions = []) {
     });
     if (prepare) await prepare(page);
     await page.goto(server.url + path);
-    await page.waitForFunction(() => document.activeElement?.id === 'prompt');
+    await started(page);
     return {page, context, faults, url: server.url};
   }
   return open;
+}
+
+// Until the page has read its conversations and asked for the model.
+function started(page) {
+  return page.waitForFunction(() => document.activeElement?.id === 'prompt');
+}
+
+export async function reload(page) {
+  await page.reload();
+  await started(page);
 }
 
 // Fails on anything that went wrong in the page while a test ran, but for what the test expects.

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFile} from 'node:fs/promises';
 import test from 'node:test';
 
-import {answered, ask, assertNoFaults, modelThatSays, textOf, usePage} from './harness.js';
+import {answered, ask, assertNoFaults, modelThatSays, reload, textOf, usePage} from './harness.js';
 
 const open = usePage();
 const kDone = {
@@ -42,7 +42,7 @@ test('conversations are listed, opened, renamed, and deleted with a way back', a
   await choose(page, 'second question', 'Rename');
   await page.keyboard.type('not kept');
   await page.keyboard.press('Escape');
-  await page.reload();
+  await reload(page);
   assert.deepEqual((await titles(page)).toSorted(), ['renamed', 'second question']);
   assert.equal(await textOf(page, 1), 'one');
 
@@ -53,7 +53,7 @@ test('conversations are listed, opened, renamed, and deleted with a way back', a
   assert.equal((await titles(page)).length, 2);
   assert.equal(await textOf(page, 1), 'one');
   await choose(page, 'second question', 'Delete');
-  await page.reload();
+  await reload(page);
   assert.deepEqual(await titles(page), ['renamed']);
   await assertNoFaults(assert, opened);
 });
@@ -111,7 +111,7 @@ test('a reload in the middle of an answer keeps what had come', async () => {
   await ask(page, 'x');
   await page.getByText('also kept').waitFor();
   await page.waitForTimeout(300);
-  await page.reload();
+  await reload(page);
   assert.match(await textOf(page, 1), /^kept/);
   assert.equal(await page.locator('.answer').getAttribute('aria-busy'), 'false');
   await assertNoFaults(assert, opened);
@@ -246,7 +246,7 @@ test('wrong settings are marked and not sent', async () => {
   assert.deepEqual(
       [sent.temperature, sent.top_p, sent.messages[0]],
       [undefined, 0.5, {role: 'system', content: 'be brief'}]);
-  await page.reload();
+  await reload(page);
   await page.click('#open-settings');
   assert.equal(await page.inputValue('#setting-top_p'), '0.5');
   await page.getByRole('button', {name: 'Reset to defaults'}).click();
