@@ -199,13 +199,21 @@ constexpr const char* kSchema = R"({"type": "object", "properties": {
   "name": {"type": "string"}, "list": {"type": "array", "items": {"anyOf": [
     {"type": "number"}, {"enum": ["a", "ab", true]}, {"$ref": "#"}]}}}, "required": ["name"]})";
 
+TokenId byte_token(const Tokenizer& tokenizer, char c) {
+  for (TokenId token = 0;; ++token) {
+    if (tokenizer.token_bytes(token) == std::string_view(&c, 1)) return token;
+  }
+}
+
 // Texts of a random walk under the mask; at each step the mask is what each token, tried alone, says.
-void check_masks(const Tokenizer& tokenizer, const Grammar& grammar,
-                 const std::shared_ptr<const TokenGrammar>& tokens, TokenId end, unsigned seed) {
-  GrammarConstraint constraint(tokens, tokenizer);
+void check_masks(const Tokenizer& tokenizer, const char* schema, unsigned seed, int num_steps,
+                 std::string text = {}) {
+  const TokenId end = tokenizer.special_id("[EOS]").value();
+  const Grammar grammar = schema_grammar(schema);
+  GrammarConstraint constraint(schema_tokens(schema, tokenizer, end), tokenizer);
+  for (const char c : text) constraint.accept(byte_token(tokenizer, c));
   std::mt19937 random(seed);
-  std::string text;
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < num_steps; ++step) {
     const auto mask = mask_of(constraint, tokenizer);
     std::vector<TokenId> allowed;
     ByteReader before(grammar);
@@ -228,12 +236,16 @@ void check_masks(const Tokenizer& tokenizer, const Grammar& grammar,
 }
 
 TEST(GrammarMask, IsWhatEachTokenTriedAloneSays) {
-  const Tokenizer tokenizer = glued_tokenizer();
-  const TokenId end = tokenizer.special_id("[EOS]").value();
   for (const char* schema : {kSchema, "{}", R"({"type":"object"})"}) {
-    const Grammar grammar = schema_grammar(schema);
-    const auto tokens = schema_tokens(schema, tokenizer, end);
-    for (unsigned seed = 0; seed < 5; ++seed) check_masks(tokenizer, grammar, tokens, end, seed);
+    for (unsigned seed = 0; seed < 5; ++seed) check_masks(glued_tokenizer(), schema, seed, 60);
+  }
+}
+
+// Where names are not listed, masks are made from those of other states.
+TEST(GrammarMask, IsTheSameWhereItIsMadeFromThatOfAnotherState) {
+  const char* const schema = R"({"properties":{"the":{},"then":{},"\u00e9":{},"they say":{}}})";
+  for (const char* text : {"{\"", "{\"t", "{\"the", "{\"\xC3", "{\"they", "{\"thx"}) {
+    check_masks(committed_tokenizer(), schema, 1, 3, text);
   }
 }
 

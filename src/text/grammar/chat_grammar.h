@@ -41,6 +41,7 @@ struct FormatGrammar {
   GrammarBuilder builder;
   JsonRules json;
   RuleId text_argument;  // XTML: text, and the closer behind it
+  EndedText plain_key;   // XTML: the name of an argument, without escapes, and the quote behind it
 };
 
 // Ids of the markers of a format; -1 for those of the other one.

@@ -35,6 +35,14 @@ class EdgeIndex {
 
 }  // namespace
 
+StateId Grammar::target(StateId state, std::uint8_t byte) const {
+  for (const GrammarEdge& edge : edges(state)) {
+    const bool fits = edge.kind == Kind::kBytes && byte >= edge.low && byte <= edge.high;
+    if (fits) return edge.target;
+  }
+  return kNone;
+}
+
 void Grammar::find_deterministic_states() {
   for (std::size_t i = 0; i < flags_.size(); ++i) {
     if (!flags_[i].plain) continue;
@@ -73,6 +81,7 @@ void GrammarBuilder::add_edge(StateId from, GrammarEdge edge) {
 StateId GrammarBuilder::add_state() {
   check_size();
   final_.push_back(false);
+  like_.push_back(Grammar::kNone);
   return static_cast<StateId>(final_.size()) - 1;
 }
 
@@ -233,6 +242,7 @@ Grammar GrammarBuilder::build(RuleId start) const {
   const std::vector<bool> productive = find_productive();
   Grammar grammar;
   grammar.start_ = this->start(start);
+  grammar.like_ = like_;
   if (!productive[idx(grammar.start_)]) {
     fail(ErrorCode::kUnsupported, "{}: no value that ends can satisfy it", rules_[idx(start)].name);
   }

@@ -52,6 +52,12 @@ class Grammar {
   // Whether a byte or a token can be read here.
   bool consumes(StateId state) const { return flags_[static_cast<std::size_t>(state)].consumes; }
 
+  // A state that reads most bytes as this one does, deterministic like it, or kNone.
+  static constexpr StateId kNone = -1;
+  StateId like(StateId state) const { return like_[static_cast<std::size_t>(state)]; }
+  // Where a byte leads from a deterministic state, or kNone.
+  StateId target(StateId state, std::uint8_t byte) const;
+
   StateId start() const { return start_; }
   std::size_t num_states() const { return flags_.size(); }
   std::size_t num_edges() const { return edges_.size(); }
@@ -74,6 +80,7 @@ class Grammar {
   std::vector<GrammarEdge> edges_;
   std::vector<std::uint32_t> first_edge_;  // [states + 1]
   std::vector<Flags> flags_;
+  std::vector<StateId> like_;
   StateId start_ = 0;
 };
 
@@ -95,6 +102,9 @@ class GrammarBuilder {
   // This and what adds edges throw Error{kUnsupported}, naming the rule, above the limits.
   StateId add_state();
   void set_final(StateId state) { final_[static_cast<std::size_t>(state)] = true; }
+
+  // Says that `state` reads most bytes as `other` does: what is known of that one then serves here.
+  void set_like(StateId state, StateId other) { like_[static_cast<std::size_t>(state)] = other; }
 
   void bytes(StateId from, std::uint8_t low, std::uint8_t high, StateId to);
   void token(StateId from, TokenId token, StateId to);
@@ -135,6 +145,7 @@ class GrammarBuilder {
 
   std::vector<Rule> rules_;
   std::vector<bool> final_;
+  std::vector<StateId> like_;
   std::vector<SourceEdge> edges_;
   RuleId current_ = 0;
 };

@@ -8,6 +8,7 @@ constexpr int kMaxTabs = 10;
 constexpr int kMaxIntegerDigits = 19;  // holds every 64-bit integer
 constexpr int kMaxFractionDigits = 20;
 constexpr int kMaxExponentDigits = 2;
+constexpr std::uint8_t kLetterA[] = {'A', 'a'};
 
 RuleId add_space(GrammarBuilder& b) {
   const RuleId rule = b.add_rule("white space");
@@ -50,7 +51,7 @@ StateId hex_digits(GrammarBuilder& b, StateId from, int count) {
 void unicode_escape(GrammarBuilder& b, StateId from, StateId to) {
   const StateId three = b.add_state(), d = b.add_state(), two = b.add_state();
   b.bytes(from, '0', '9', three);
-  for (const std::uint8_t a : {'A', 'a'}) {
+  for (const std::uint8_t a : kLetterA) {
     b.bytes(from, a, static_cast<std::uint8_t>(a + 2), three);
     b.bytes(from, static_cast<std::uint8_t>(a + 3), static_cast<std::uint8_t>(a + 3), d);
     b.bytes(from, static_cast<std::uint8_t>(a + 4), static_cast<std::uint8_t>(a + 5), three);
@@ -64,7 +65,7 @@ void unicode_escape(GrammarBuilder& b, StateId from, StateId to) {
   const StateId low = b.add_state(), low_two = b.add_state();
   b.bytes(low_d, 'D', 'D', low);
   b.bytes(low_d, 'd', 'd', low);
-  for (const std::uint8_t a : {'A', 'a'}) {
+  for (const std::uint8_t a : kLetterA) {
     b.bytes(d, a, static_cast<std::uint8_t>(a + 1), high);
     b.bytes(low, static_cast<std::uint8_t>(a + 2), static_cast<std::uint8_t>(a + 5), low_two);
   }
@@ -106,8 +107,10 @@ RuleId add_number(GrammarBuilder& b) {
   const StateId fraction = b.digits(b.text(integer, "."), 1, kMaxFractionDigits);
   b.skip(integer, fraction);
   const StateId sign = b.add_state(), exponent = b.add_state();
-  for (const std::uint8_t e : {'E', 'e'}) b.bytes(fraction, e, e, sign);
-  for (const std::uint8_t c : {'+', '-'}) b.bytes(sign, c, c, exponent);
+  b.bytes(fraction, 'E', 'E', sign);
+  b.bytes(fraction, 'e', 'e', sign);
+  b.bytes(sign, '+', '+', exponent);
+  b.bytes(sign, '-', '-', exponent);
   b.skip(sign, exponent);
   const StateId end = b.digits(exponent, 1, kMaxExponentDigits);
   b.skip(fraction, end);
@@ -164,6 +167,7 @@ JsonRules JsonRules::add_to(GrammarBuilder& builder) {
   rules.string = add_string(builder);
   rules.number = add_number(builder);
   rules.integer = add_integer(builder);
+  rules.plain_name = add_ended_text(builder, kJsonText, '"');
   rules.value = builder.add_rule("value");
   rules.object = builder.add_rule("object");
   rules.array = builder.add_rule("array");

@@ -17,6 +17,7 @@ namespace baltoro {
 
 struct JsonRules {
   RuleId space, string, number, integer, value, object, array;
+  EndedText plain_name;  // the name of a property behind its first quote, without escapes
 
   static JsonRules add_to(GrammarBuilder& builder);
 };

@@ -168,11 +168,12 @@ void SchemaCompiler::fill_object(StateId from, const SchemaObject& object, State
     names.push_back(property.name);
   }
   if (object.has_others) {
-    const StateId key = b.add_state(), name = b.add_state();
+    const RuleId name = b.add_rule("other property");
+    add_other_text(b, b.text(b.start(name), "\""), names, rules_.plain_name);
+    const StateId key = b.add_state();
     b.skip(first, key);
     b.skip(b.optional_call(b.text(behind, ","), rules_.space), key);
-    add_other_text(b, b.text(key, "\""), names, kJsonText, '"', name);
-    b.call(json_colon(b, name), rule(object.others), behind);
+    b.call(json_colon(b, b.call(key, name)), rule(object.others), behind);
   }
   const StateId close = b.optional_call(behind, rules_.space);
   b.skip(first, close);

@@ -14,7 +14,7 @@ constexpr int kMaxCallDigits = 4;
 class K2Answer {
  public:
   K2Answer(FormatGrammar& format, const MarkerIds& ids, const AnswerShape& shape)
-      : format_(format), b_(format.builder), ids_(ids), shape_(shape), schemas_(format) {}
+      : b_(format.builder), ids_(ids), shape_(shape), schemas_(format) {}
 
   RuleId add() {
     const RuleId rule = b_.add_rule("answer");
@@ -72,7 +72,6 @@ class K2Answer {
     b_.token(end, ids_[ChatMarker::kCallEnd], to);
   }
 
-  FormatGrammar& format_;
   GrammarBuilder& b_;
   const MarkerIds& ids_;
   const AnswerShape& shape_;

@@ -19,18 +19,39 @@ void set_bit(std::span<std::uint64_t> mask, TokenId token) {
   if (i / 64 < mask.size()) mask[i / 64] |= std::uint64_t{1} << (i % 64);
 }
 
-// Reads the subtree below `root` from `start` on. Calls token(id) for each token that the grammar
-// can read whole, exit(node) where it may end at a node with more below it.
+void clear_bit(std::span<std::uint64_t> mask, TokenId token) {
+  const auto i = static_cast<std::size_t>(token);
+  mask[i / 64] &= ~(std::uint64_t{1} << (i % 64));
+}
+
+// Reads the tokens of a part of the tree from one place of a grammar on.
+struct Walk {
+  const TokenTrie& trie;
+  StackSpace& space;
+  Range start;
+
+  // Reads the subtrees that make up the nodes [begin, end). Calls on_token(id) for each token that
+  // can be read whole, and on_exit(node) where the grammar may end at a node with more below it.
+  template <typename OnToken, typename OnExit>
+  void read(std::uint32_t begin, std::uint32_t end, const OnToken& on_token,
+            const OnExit& on_exit) const;
+
+  template <typename OnToken, typename OnExit>
+  void read_below(std::uint32_t node, const OnToken& on_token, const OnExit& on_exit) const {
+    read(node + 1, trie.node(node).end, on_token, on_exit);
+  }
+};
+
 template <typename OnToken, typename OnExit>
-void walk(const TokenTrie& trie, std::uint32_t root, StackSpace& space, Range start,
-          const OnToken& on_token, const OnExit& on_exit) {
+void Walk::read(std::uint32_t begin, std::uint32_t end, const OnToken& on_token,
+                const OnExit& on_exit) const {
   struct Level {
     std::uint32_t end;
     Range stacks;
     StackSpace::Mark mark;  // before `stacks` was made
   };
-  std::vector<Level> levels = {{trie.node(root).end, start, space.mark()}};
-  for (std::uint32_t i = root + 1; i < trie.node(root).end;) {
+  std::vector<Level> levels = {{end, start, space.mark()}};
+  for (std::uint32_t i = begin; i < end;) {
     while (levels.back().end <= i) {
       space.release(levels.back().mark);
       levels.pop_back();
@@ -49,10 +70,7 @@ void walk(const TokenTrie& trie, std::uint32_t root, StackSpace& space, Range st
       i = node.end;
     }
   }
-  while (levels.size() > 1) {
-    space.release(levels.back().mark);
-    levels.pop_back();
-  }
+  space.release(levels.front().mark);
 }
 
 // Whether any text can be read at a state without leaving it or doing anything else but reading a
@@ -92,16 +110,14 @@ const StateTokens& TokenGrammar::tokens_of(StateId state, StackSpace& space) con
 
 StateTokens TokenGrammar::find_tokens(StateId state, StackSpace& space) const {
   StateTokens found;
+  const StateId like = grammar_.like(state);
+  const StateTokens* known = like == Grammar::kNone ? nullptr : &tokens_of(like, space);
   if (reads_all_text(grammar_, state)) {
     found.bits.assign(trie().all().begin(), trie().all().end());
+  } else if (known != nullptr && !known->bits.empty()) {
+    walk_difference(state, *known, space, found);
   } else {
-    const StackSpace::Mark mark = space.mark();
-    // Not closed: what the state calls or skips to has results of its own.
-    const Range start = space.single(state);
-    walk(
-        trie(), TokenTrie::kRoot, space, start, [&](TokenId token) { found.list.push_back(token); },
-        [&](std::uint32_t node) { found.exits.push_back(node); });
-    space.release(mark);
+    walk_all(state, space, found);
   }
   for (const GrammarEdge& edge : grammar_.edges(state)) {
     if (edge.kind == GrammarEdge::Kind::kToken) found.list.push_back(edge.value);
@@ -114,6 +130,46 @@ StateTokens TokenGrammar::find_tokens(StateId state, StackSpace& space) const {
   found.list.shrink_to_fit();
   found.exits.shrink_to_fit();
   return found;
+}
+
+void TokenGrammar::walk_all(StateId state, StackSpace& space, StateTokens& found) const {
+  const StackSpace::Mark mark = space.mark();
+  // Not closed: what the state calls or skips to has results of its own.
+  const Walk walk{trie(), space, space.single(state)};
+  walk.read_below(
+      TokenTrie::kRoot, [&](TokenId token) { found.list.push_back(token); },
+      [&](std::uint32_t node) { found.exits.push_back(node); });
+  space.release(mark);
+}
+
+// Takes over what is known of a state that reads most bytes alike, and walks where the first byte
+// of the tokens leads elsewhere.
+void TokenGrammar::walk_difference(StateId state, const StateTokens& known, StackSpace& space,
+                                   StateTokens& found) const {
+  found.bits = known.bits;
+  const StackSpace::Mark mark = space.mark();
+  const Walk walk{trie(), space, space.single(state)};
+  auto exit = known.exits.begin();
+  const auto keep_exits = [&](std::uint32_t below) {
+    for (; exit != known.exits.end() && *exit < below; ++exit) found.exits.push_back(*exit);
+  };
+  for (std::uint32_t i = TokenTrie::kRoot + 1; i < trie().num_nodes(); i = trie().node(i).end) {
+    const TokenTrie::Node& first = trie().node(i);
+    if (grammar_.target(state, first.byte) == grammar_.target(grammar_.like(state), first.byte)) {
+      continue;
+    }
+    keep_exits(i);
+    while (exit != known.exits.end() && *exit < first.end) ++exit;
+    for (std::uint32_t below = i; below < first.end; ++below) {
+      const TokenId token = trie().node(below).token;
+      if (token != TokenTrie::kNoToken) clear_bit(found.bits, token);
+    }
+    walk.read(
+        i, first.end, [&](TokenId token) { set_bit(found.bits, token); },
+        [&](std::uint32_t node) { found.exits.push_back(node); });
+  }
+  keep_exits(static_cast<std::uint32_t>(trie().num_nodes()));
+  space.release(mark);
 }
 
 GrammarConstraint::GrammarConstraint(std::shared_ptr<const TokenGrammar> grammar,
@@ -147,10 +203,10 @@ void GrammarConstraint::allow_behind_exits(const StateTokens& tokens, std::int32
   space_.pop(parents);
   const Range below = space_.close();
   if (below.alive()) {
+    const Walk walk{grammar_->trie(), space_, below};
     for (const std::uint32_t node : tokens.exits) {
-      walk(
-          grammar_->trie(), node, space_, below, [&](TokenId token) { set_bit(mask, token); },
-          [](std::uint32_t) {});
+      walk.read_below(
+          node, [&](TokenId token) { set_bit(mask, token); }, [](std::uint32_t) {});
     }
   }
   space_.release(mark);

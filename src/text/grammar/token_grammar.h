@@ -60,6 +60,9 @@ class TokenGrammar {
 
  private:
   StateTokens find_tokens(StateId state, StackSpace& space) const;
+  void walk_all(StateId state, StackSpace& space, StateTokens& found) const;
+  void walk_difference(StateId state, const StateTokens& known, StackSpace& space,
+                       StateTokens& found) const;
 
   Grammar grammar_;
   std::shared_ptr<TokenGrammarBase> base_;

@@ -127,23 +127,32 @@ void add_text_loop(GrammarBuilder& builder, StateId state, const TextSet& set) {
   add_loop(builder, state, set);
 }
 
+EndedText add_ended_text(GrammarBuilder& builder, const TextSet& set, char end) {
+  EndedText text{.set = set,
+                 .end = static_cast<std::uint8_t>(end),
+                 .states = {},
+                 .last = 0,
+                 .rule = builder.add_rule("text")};
+  text.states = add_loop(builder, builder.start(text.rule), set);
+  text.last = builder.text(text.states[kWhole], std::string_view(&end, 1));
+  builder.set_final(text.last);
+  return text;
+}
+
 void add_other_text(GrammarBuilder& builder, StateId from, std::span<const std::string> excluded,
-                    const TextSet& set, char end, StateId to) {
-  const auto end_byte = static_cast<std::uint8_t>(end);
-  const std::vector<Branch> tree = make_tree(builder, from, excluded, set);
-  // What has left the tree is different from all excluded texts.
-  const StateId free = builder.add_state();
-  const States states = add_loop(builder, free, set);
-  builder.bytes(free, end_byte, end_byte, to);
+                    const EndedText& text) {
+  const std::vector<Branch> tree = make_tree(builder, from, excluded, text.set);
   for (const Branch& branch : tree) {
     for (const auto& [byte, child] : branch.children) {
       builder.bytes(branch.state, byte, byte, tree[child].state);
     }
-    if (branch.utf8 == kWhole && !branch.ends) {
-      builder.bytes(branch.state, end_byte, end_byte, to);
+    if (branch.utf8 == kWhole) {
+      builder.set_like(branch.state, text.states[kWhole]);
+      if (!branch.ends) builder.bytes(branch.state, text.end, text.end, text.last);
     }
-    for (const Step& step : steps_of(branch.utf8, set)) {
-      const StateId target = states[static_cast<std::size_t>(step.next)];
+    // What leaves the tree is different from all excluded texts.
+    for (const Step& step : steps_of(branch.utf8, text.set)) {
+      const StateId target = text.states[static_cast<std::size_t>(step.next)];
       int low = step.low;
       for (const auto& [byte, child] : branch.children) {
         if (byte < step.low || byte > step.high) continue;

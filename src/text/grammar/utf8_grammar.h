@@ -22,10 +22,20 @@ struct TextSet {
 // a character are new.
 void add_text_loop(GrammarBuilder& builder, StateId state, const TextSet& set);
 
-// Adds what reads any text of `set` from `from` but the ones in `excluded`, and then `end`, an ASCII
-// character that is not in the set, to arrive at `to`. Excluded texts with characters that are not
-// in the set change nothing.
+// A rule for any text of `set` and then `end`, an ASCII character that is not in the set.
+struct EndedText {
+  TextSet set;
+  std::uint8_t end;
+  std::array<StateId, 8> states;  // of the loop; the first one is between characters
+  StateId last;                   // behind `end`
+  RuleId rule;
+};
+EndedText add_ended_text(GrammarBuilder& builder, const TextSet& set, char end);
+
+// The same without the texts in `excluded`, as the rest of a rule from `from` on; what is different
+// from all of them goes on in the rule of `text`. Excluded texts with characters that are not in the
+// set change nothing.
 void add_other_text(GrammarBuilder& builder, StateId from, std::span<const std::string> excluded,
-                    const TextSet& set, char end, StateId to);
+                    const EndedText& text);
 
 }  // namespace baltoro

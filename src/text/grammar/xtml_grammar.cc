@@ -140,9 +140,9 @@ class XtmlAnswer {
         at = next;
       }
       if (object.has_others) {
-        const StateId key = b_.add_state();
-        add_other_text(b_, argument(at), names, kPlainAttribute, '"', key);
-        value(key, *compiler, object.others, at);
+        const RuleId name = b_.add_rule("other argument");
+        add_other_text(b_, b_.start(name), names, format_.plain_key);
+        value(b_.call(argument(at), name), *compiler, object.others, at);
       }
       b_.skip(at, end);
     }
@@ -191,6 +191,7 @@ FormatGrammar make_xtml_base(const MarkerIds& ids) {
   const StateId text = format.builder.start(format.text_argument);
   add_text_loop(format.builder, text, {.without = {}, .control_characters = true});
   format.builder.set_final(format.builder.token(text, ids[ChatMarker::kClose]));
+  format.plain_key = add_ended_text(format.builder, kPlainAttribute, '"');
   return format;
 }
 
