@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 
 #include "engine/make_backend.h"
@@ -98,10 +99,12 @@ TimedPoint PointTimer::time_once(const OpPoint& point, const RepeatOptions& opti
     burst(calls, true);
     burst(calls, false);
   }
-  // What an op adds to a device's pass may be next to nothing, so that no sum of it ends a sample.
-  const int pairs = on_device ? 6 : 1;
+  // What an op adds may be next to nothing, or less by chance: the number of pairs goes by the time
+  // of a burst and not by the difference, which might never fill a sample.
+  const double bursts = std::ceil(options.sample_seconds / std::max(calls * once, 1e-6));
+  const int pairs = on_device ? 6 : static_cast<int>(std::clamp(bursts, 1.0, 1000.0));
   RepeatOptions samples = options;
-  if (on_device) samples.sample_seconds = 0;
+  samples.sample_seconds = 0;
   const auto difference = [&] {
     double sum = 0;
     for (int i = 0; i < pairs; ++i) sum += burst(calls, true) - burst(calls, false);

@@ -152,10 +152,10 @@ test('structured output', async () => {
   const schema = {
     type: 'object',
     properties: {
-      name: {type: 'string'},
+      name: {enum: ['Rusty', 'Red']},
       age: {type: 'integer'},
       mood: {enum: ['glad', 'sad']},
-      friends: {type: 'array', items: {type: 'string'}, maxItems: 2},
+      friends: {type: 'array', items: {enum: ['hare', 'owl']}, maxItems: 2},
     },
     required: ['name', 'age', 'mood', 'friends'],
     additionalProperties: false,
@@ -171,7 +171,7 @@ test('structured output', async () => {
     });
     const {parsed} = answer.choices[0].message;
     assert.deepEqual(Object.keys(parsed), ['name', 'age', 'mood', 'friends']);
-    assert.equal(typeof parsed.name, 'string');
+    assert.ok(['Rusty', 'Red'].includes(parsed.name));
     assert.ok(Number.isInteger(parsed.age));
     assert.ok(['glad', 'sad'].includes(parsed.mood));
     assert.ok(parsed.friends.length <= 2);
