@@ -27,7 +27,7 @@ std::vector<std::int64_t> kept_stops(const Reading& reading, std::int64_t shared
   }
   std::erase_if(stops, [&](std::int64_t stop) { return stop <= reading.begin; });
   std::ranges::sort(stops);
-  stops.erase(std::ranges::unique(stops).begin(), stops.end());
+  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
   return stops;
 }
 
