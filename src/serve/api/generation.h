@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "baltoro/scheduler.h"
@@ -17,6 +18,8 @@ namespace baltoro::serve {
 
 // What all requests share. Outlives them, since the scheduler's callbacks hold it.
 struct Service {
+  explicit Service(Model served) : model(std::move(served)) {}
+
   Model model;
   Finisher finisher;
 };
