@@ -244,7 +244,8 @@ TEST(GrammarMask, IsWhatEachTokenTriedAloneSays) {
 // Where names are not listed, masks are made from those of other states.
 TEST(GrammarMask, IsTheSameWhereItIsMadeFromThatOfAnotherState) {
   const char* const schema = R"({"properties":{"the":{},"then":{},"\u00e9":{},"they say":{}}})";
-  for (const char* text : {"{\"", "{\"t", "{\"the", "{\"\xC3", "{\"they", "{\"thx"}) {
+  for (const char* text :
+       {"{\"", "{\"t", "{\"the", "{\"\xC3", "{\"they", "{\"thx", "{\"then\":1,\"the"}) {
     check_masks(committed_tokenizer(), schema, 1, 3, text);
   }
 }
@@ -259,6 +260,26 @@ TEST(GrammarConstraint, ATokenThatDoesNotFitChangesNothing) {
     EXPECT_THROW(constraint.accept(token), Error);
     EXPECT_EQ(mask_of(constraint, tokenizer), before);
   }
+}
+
+TEST(GrammarConstraint, DeepAndLongAnswersKeepTheirPlace) {
+  const Tokenizer tokenizer = glued_tokenizer();
+  GrammarConstraint constraint(schema_tokens("{}", tokenizer, 257), tokenizer);
+  const auto read = [&](const std::string& text) {
+    for (const char c : text) constraint.accept(static_cast<unsigned char>(c));
+  };
+  const int depth = 700;
+  for (int i = 0; i < depth; ++i) read(i % 2 == 0 ? "[1,{\"a\":[]}," : "{\"a\":");
+  read("[");
+  for (int i = 0; i < 2000; ++i) read("[[2],{}],");
+  read("3]");
+  for (int i = depth; i-- > 0;) {
+    const auto mask = mask_of(constraint, tokenizer);
+    ASSERT_EQ(has(mask, ']'), i % 2 == 0) << i;
+    ASSERT_EQ(has(mask, '}'), i % 2 == 1) << i;
+    read(i % 2 == 0 ? "]" : "}");
+  }
+  EXPECT_TRUE(constraint.complete());
 }
 
 TEST(GrammarConstraint, BehindTheEndOnlyTheEndMayCome) {
