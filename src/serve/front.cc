@@ -126,8 +126,9 @@ void Front::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
             m->count_request(route, done.status, done.seconds);
             log->request(done);
           }};
-  answer(std::move(request),
-         track(std::move(reply), std::move(record), common_headers(request), std::move(watch)));
+  auto tracked =
+      track(std::move(reply), std::move(record), common_headers(request), std::move(watch));
+  answer(std::move(request), std::move(tracked));
 }
 
 void Front::refused(int status, const HttpRequest& request) {
