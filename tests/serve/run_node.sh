@@ -4,6 +4,7 @@
 set -euo pipefail
 skip() { echo "SKIPPED: $*"; exit 0; }
 need_package() {
+  (( $(node -p 'parseInt(process.versions.node)') >= 20 )) || skip "the npm packages want Node.js 20, this is $(node --version)"
   [[ -d $(dirname "$0")/node_modules/$1 ]] || skip "its npm packages are not installed (npm ci --prefix tests/serve)"
 }
 
