@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-TIMEOUT = 120  # of any single wait
+TIMEOUT = 300  # of any single wait
 PROMPTS = ("Once upon a time", "The king said", "In the forest there was", "Tell me of the sea.", "A girl had a red ball.")
 
 
@@ -266,7 +266,7 @@ async def timing(server, options):
 
 async def run(options):
     server = Server(options.binary, options.model, ["--max-running", str(options.streams + 1), "--prefix-memory", "32MiB",
-                                                    "--idle-timeout", "7200"])
+                                                    "--idle-timeout", "7200", "--drain-timeout", "600"])
     try:
         await Load(server.port, options.streams).run(3)  # until memory has been touched
         for attempt in range(3):

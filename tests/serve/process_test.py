@@ -16,7 +16,7 @@ import time
 import unittest
 
 BINARY, MODEL = sys.argv[1:3]
-TIMEOUT = 60
+TIMEOUT = 120
 
 
 class Server:
@@ -169,7 +169,7 @@ class End(unittest.TestCase):
 
     def test_waits_for_answers_and_takes_no_more(self):
         with Server() as server:
-            stream = server.open_stream(200)
+            stream = server.open_stream(100)
             server.process.send_signal(signal.SIGTERM)
             server.wait_for("draining")
             end = time.monotonic() + TIMEOUT
