@@ -1,5 +1,5 @@
-// One conversation with a model: renders each turn, reuses what the session has read already, and
-// splits the answer while it arrives.
+// Answers of a model of this process: renders each conversation, reuses what the session has read
+// already, and splits the answer while it arrives.
 #pragma once
 
 #include <cstdint>
@@ -12,41 +12,37 @@
 #include "baltoro/engine.h"
 #include "baltoro/generate.h"
 #include "baltoro/session.h"
-#include "cli/answer.h"
-#include "cli/run_stats.h"
+#include "cli/chat_partner.h"
+#include "cli/model_options.h"
 
 namespace baltoro::cli {
 
-struct ChatAnswer {
-  ChatResult result;
-  bool cancelled = false;
-  RunStats stats;
-};
-
-// One thread at a time.
-class ChatSession {
+class ChatSession final : public ChatPartner {
  public:
-  ChatSession(Engine& engine, const Tokenizer& tokenizer, ChatFormat format,
-              GenerateOptions options);
+  // The seed of `options` is that of each answer. Throws Error{kUsage} where the model has no
+  // tokenizer.
+  ChatSession(OpenModel model, ChatFormat format, GenerateOptions options);
 
-  Conversation& conversation() { return conversation_; }
-
-  // Generates the next message and appends it to the conversation. `on_delta` sees the answer as it
-  // arrives; once `cancelled` says so, generation ends and what has arrived is kept. Throws as
-  // ChatFormat::render and generate.
-  ChatAnswer answer(const std::function<void(const ChatDelta&)>& on_delta,
-                    const std::function<bool()>& cancelled);
+  // Throws as ChatFormat::render and generate.
+  ChatAnswer answer(const Conversation& conversation, std::uint64_t seed,
+                    const std::function<void(const ChatDelta&)>& on_delta,
+                    const std::function<bool()>& cancelled) override;
+  void check(const Conversation& conversation) const override;
+  bool has_thinking() const override;
+  std::string describe(const ChatAnswer& answer) const override;
 
  private:
   // Brings the session to `ids`, from the longest prefix that is still there. Returns the number of
   // tokens that were read.
   std::int64_t read(const std::vector<TokenId>& ids);
+  ChatAnswer generate(const Conversation& conversation,
+                      const std::function<void(const ChatDelta&)>& on_delta,
+                      const std::function<bool()>& cancelled);
 
-  Engine& engine_;
+  OpenModel model_;
   const Tokenizer& tokenizer_;
   ChatFormat format_;
   GenerateOptions options_;
-  Conversation conversation_;
   std::optional<Session> session_;
   std::vector<Snapshot> snapshots_;  // at the ends of past prompts, in order
 };

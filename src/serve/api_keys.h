@@ -24,6 +24,8 @@ class ApiKeys {
 
   bool empty() const { return keys_.empty(); }
   std::size_t size() const { return keys_.size(); }
+  // For a client, which presents it. There must be one.
+  const std::string& first() const { return keys_.front(); }
   // The number of the key, from 0 in the order of add(). Takes the same time for any candidate of
   // up to kMaxBytes, whatever the keys are and however much of one it has right.
   std::optional<std::size_t> match(std::string_view candidate) const;
