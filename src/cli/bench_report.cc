@@ -163,12 +163,16 @@ void BenchReport::roofs(Roof& roof, int threads) {
     if (known["threads"] == threads) return;
   }
   const double read = roof.read_bandwidth(threads, static_cast<double>(kMemoryProbeBytes));
+  const double update = roof.update_bandwidth(threads, static_cast<double>(kMemoryProbeBytes));
   const double f32 = roof.peak(threads, Activations::kF32);
   const double bf16 = roof.peak(threads, Activations::kBf16);
-  fmt::print("roof      {} threads: read {:.2f} GB/s, f32 {:.1f} GFLOP/s, bf16 {:.1f} GFLOP/s\n",
-             threads, read / 1e9, f32 / 1e9, bf16 / 1e9);
+  fmt::print(
+      "roof      {} threads: read {:.2f} GB/s, update {:.2f} GB/s, f32 {:.1f} GFLOP/s, bf16 {:.1f} "
+      "GFLOP/s\n",
+      threads, read / 1e9, update / 1e9, f32 / 1e9, bf16 / 1e9);
   document_["roofs"].push_back({{"threads", threads},
                                 {"read_bytes_per_second", read},
+                                {"update_bytes_per_second", update},
                                 {"f32_flops_per_second", f32},
                                 {"bf16_flops_per_second", bf16}});
 }

@@ -42,4 +42,8 @@ double measure_cpu_peak(const std::optional<std::string>& isa, int num_threads,
   return best;
 }
 
+UpdateLoop cpu_update_loop(const std::optional<std::string>& isa) {
+  return cpu::pick_table(isa).scale;
+}
+
 }  // namespace baltoro

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/directory.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "engine/describe.h"
@@ -29,14 +30,6 @@ void check_options(const EngineOptions& options) {
     fail(ErrorCode::kUsage, "max_batch_rows: {} must be a multiple of {} between {} and 65536",
          rows, kBlockTokens, kBlockTokens);
   }
-}
-
-// libstdc++ 12 frees a part twice where memory runs out while a name is appended to a path that ends
-// in '/'.
-std::filesystem::path without_end_slash(const std::filesystem::path& dir) {
-  std::string text = dir.string();
-  while (text.size() > 1 && text.back() == '/') text.pop_back();
-  return text;
 }
 
 // What, beside the files, decides the meaning of a saved state.
@@ -143,8 +136,9 @@ std::uint64_t Engine::Impl::planned_state_bytes(const SequenceState& state) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-MemoryPlan Engine::plan(const std::filesystem::path& dir, const EngineOptions& options) {
+MemoryPlan Engine::plan(const std::filesystem::path& given, const EngineOptions& options) {
   check_options(options);
+  const std::filesystem::path dir = without_end_slash(given);
   const std::unique_ptr<Backend> backend = make_backend(options);
   const ModelConfig config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
   return plan_memory(CheckpointFiles(dir), config, load_options(options, config, *backend));

@@ -32,7 +32,7 @@ BenchRow bench_op(const OpCase& op_case, Backend& reference, Backend& candidate,
   if (!row.fault.empty()) return row;
 
   PreparedOp op = op_case.prepare(candidate);
-  row.work = {op.cost().flops, op.cost().bytes()};
+  row.work = {op.cost().flops, op.cost().bytes(), op.cost().updated_bytes};
   row.floor = roof.floor(row.threads, row.work, products_of(op_case, candidate));
   const auto run = [&] {
     const auto start = std::chrono::steady_clock::now();

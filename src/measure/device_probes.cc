@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <memory>
 
 #include "engine/make_backend.h"
 #include "model/random_fill.h"
@@ -59,13 +60,14 @@ double product_rate(Backend& backend) {
 }  // namespace
 
 RoofProbes device_probes(Backend& backend) {
-  // Each is measured once: a device has one bandwidth and one peak.
+  // Each is measured once: a device has one bandwidth, that of copies, and one peak.
+  const auto bandwidth = [&backend, known = std::make_shared<double>(0)](int, std::int64_t) {
+    if (*known == 0) *known = copy_bandwidth(backend);
+    return *known;
+  };
   return {.peak = [&backend](int, Activations) { return product_rate(backend); },
-          .read_bandwidth =
-              [&backend, known = 0.0](int, std::int64_t) mutable {
-                if (known == 0) known = copy_bandwidth(backend);
-                return known;
-              }};
+          .read_bandwidth = bandwidth,
+          .update_bandwidth = bandwidth};
 }
 
 RoofProbes probes_of(const EngineOptions& options) {
@@ -74,9 +76,12 @@ RoofProbes probes_of(const EngineOptions& options) {
   const std::unique_ptr<Backend> backend = make_backend(options);
   const RoofProbes probes = device_probes(*backend);
   const double peak = probes.peak(1, options.activations);
-  const double bandwidth = probes.read_bandwidth(1, 0);
+  const auto bandwidth = [measured = probes.read_bandwidth(1, 0)](int, std::int64_t) {
+    return measured;
+  };
   return {.peak = [peak](int, Activations) { return peak; },
-          .read_bandwidth = [bandwidth](int, std::int64_t) { return bandwidth; }};
+          .read_bandwidth = bandwidth,
+          .update_bandwidth = bandwidth};
 }
 
 }  // namespace baltoro

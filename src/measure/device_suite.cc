@@ -426,7 +426,7 @@ BenchRow time_suite_case(const SuiteCase& suite_case, Backend& backend, Roof& ro
   const SuiteRun run = suite_case.prepare(backend);
   BenchRow row;
   row.name = suite_case.name;
-  row.work = {run.cost.flops, run.cost.bytes()};
+  row.work = {run.cost.flops, run.cost.bytes(), run.cost.updated_bytes};
   row.floor = roof.floor(1, row.work, backend.activations());
   int calls = 0;
   const auto ops = [&] {

@@ -56,9 +56,9 @@ Work pass_work(const ModelConfig& config, const EngineInfo& info, const PassShap
   Work work;
   work.flops =
       batch * (2 * (tokens * body + head) + kda_flops(config, shape) + mla_flops(config, shape));
-  work.bytes = weight_bytes(config, info, shape.batch * shape.tokens) +
-               batch * (2 * static_cast<double>(info.state_bytes) +
-                        (depth + tokens) * static_cast<double>(info.cache_bytes_per_token));
+  work.updated = batch * 2 * static_cast<double>(info.state_bytes);
+  work.bytes = weight_bytes(config, info, shape.batch * shape.tokens) + work.updated +
+               batch * ((depth + tokens) * static_cast<double>(info.cache_bytes_per_token));
   return work;
 }
 

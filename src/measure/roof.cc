@@ -47,6 +47,11 @@ RoofProbes cpu_probes(const std::optional<std::string>& isa) {
       .read_bandwidth =
           [](int num_threads, std::int64_t bytes) {
             return best_of_attempts([&] { return measure_read_bandwidth(num_threads, bytes); });
+          },
+      .update_bandwidth =
+          [isa](int num_threads, std::int64_t bytes) {
+            return best_of_attempts(
+                [&] { return measure_update_bandwidth(isa, num_threads, bytes); });
           }};
 }
 
@@ -58,13 +63,23 @@ double Roof::peak(int num_threads, Activations products) {
 
 double Roof::read_bandwidth(int num_threads, double bytes) {
   const std::int64_t size = size_class(bytes);
-  double& bandwidth = bandwidth_[{num_threads, size}];
+  double& bandwidth = read_[{num_threads, size}];
   if (bandwidth == 0) bandwidth = probes_.read_bandwidth(num_threads, size);
   return bandwidth;
 }
 
+double Roof::update_bandwidth(int num_threads, double bytes) {
+  const std::int64_t size = size_class(bytes);
+  double& bandwidth = update_[{num_threads, size}];
+  if (bandwidth == 0) bandwidth = probes_.update_bandwidth(num_threads, size);
+  return bandwidth;
+}
+
 Floor Roof::floor(int num_threads, const Work& work, Activations products) {
-  const double memory = work.bytes / read_bandwidth(num_threads, work.bytes);
+  double memory = (work.bytes - work.updated) / read_bandwidth(num_threads, work.bytes);
+  if (work.updated > 0) {
+    memory += work.updated / update_bandwidth(num_threads, work.updated / 2);
+  }
   const double arithmetic = work.flops / peak(num_threads, products);
   if (memory >= arithmetic) return {memory, Bound::kMemory};
   return {arithmetic, Bound::kArithmetic};

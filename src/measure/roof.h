@@ -1,5 +1,6 @@
 // The roof over a piece of work: no run on this machine is faster than its bytes at read bandwidth
-// and its FLOPs at the peak of the arithmetic units, both measured in the same run.
+// (those that it updates in place: at the bandwidth of updates) and its FLOPs at the peak of the
+// arithmetic units, all measured in the same run.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,13 @@ namespace baltoro {
 
 struct Work {
   double flops = 0;
-  double bytes = 0;  // read and written
+  double bytes = 0;    // read and written
+  double updated = 0;  // those of them that are read and written in place
 
   Work& operator+=(const Work& other) {
     flops += other.flops;
     bytes += other.bytes;
+    updated += other.updated;
     return *this;
   }
 };
@@ -39,6 +42,8 @@ struct RoofProbes {
   std::function<double(int, Activations)> peak;
   // Bytes a second that so many threads read from so many bytes.
   std::function<double(int, std::int64_t)> read_bandwidth;
+  // Bytes a second, read and written, with which so many threads update so many bytes in place.
+  std::function<double(int, std::int64_t)> update_bandwidth;
 };
 
 // cpu/peak.h and measure/memory_bandwidth.h, again where others disturbed the probe. `isa` as in
@@ -55,6 +60,8 @@ class Roof {
   // Bytes a second from a buffer of `bytes`, at most kMemoryProbeBytes, at least 1 MiB, to three
   // binary digits.
   double read_bandwidth(int num_threads, double bytes);
+  // The same of updates in place, of a buffer of `bytes`.
+  double update_bandwidth(int num_threads, double bytes);
   // The larger of the two times; memory that is read once and again is as fast as a buffer of its
   // size.
   Floor floor(int num_threads, const Work& work, Activations products);
@@ -62,7 +69,7 @@ class Roof {
  private:
   RoofProbes probes_;
   std::map<std::pair<int, Activations>, double> peak_;
-  std::map<std::pair<int, std::int64_t>, double> bandwidth_;
+  std::map<std::pair<int, std::int64_t>, double> read_, update_;
 };
 
 }  // namespace baltoro

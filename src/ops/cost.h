@@ -11,6 +11,7 @@ struct Cost {
   double weight_bytes = 0;      // weights read once
   double activation_bytes = 0;  // inputs read once, outputs written once
   double state_bytes = 0;       // recurrent state and cache, read and written
+  double updated_bytes = 0;     // those of state_bytes that are read and written in place
 
   double bytes() const { return weight_bytes + activation_bytes + state_bytes; }
   Cost& operator+=(const Cost& other) {
@@ -19,6 +20,7 @@ struct Cost {
     weight_bytes += other.weight_bytes;
     activation_bytes += other.activation_bytes;
     state_bytes += other.state_bytes;
+    updated_bytes += other.updated_bytes;
     return *this;
   }
 };

@@ -80,6 +80,7 @@ Cost kda_mix_cost(const KdaShape& shape, std::int64_t rows, std::int64_t sequenc
   cost.activation_bytes = tokens * values * static_cast<double>(dtype_bytes(activation_dtype));
   cost.state_bytes = static_cast<double>(sequences) * 2 * sizeof(float) *
                      static_cast<double>(shape.state_elements() + shape.conv_elements());
+  cost.updated_bytes = cost.state_bytes;
   return cost;
 }
 

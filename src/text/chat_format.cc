@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "baltoro/chat.h"
+#include "core/directory.h"
 #include "core/error.h"
 #include "io/file_reader.h"
 #include "text/chat_output.h"
@@ -75,7 +76,8 @@ std::optional<std::string> read_default_system(const std::filesystem::path& file
 
 }  // namespace
 
-ChatFormat ChatFormat::load(const Tokenizer& tokenizer, const std::filesystem::path& dir) {
+ChatFormat ChatFormat::load(const Tokenizer& tokenizer, const std::filesystem::path& given) {
+  const std::filesystem::path dir = without_end_slash(given);
   return ChatFormat(tokenizer, read_default_system(dir / "chat_template.jinja"),
                     (dir / kTokenizerConfig).string());
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/directory.h"
 #include "core/error.h"
 #include "io/file_reader.h"
 #include "text/bpe.h"
@@ -67,7 +68,8 @@ Tokenizer::Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(part
                 parts_->vocabulary.size());
 }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& dir) {
+Tokenizer Tokenizer::load(const std::filesystem::path& given) {
+  const std::filesystem::path dir = without_end_slash(given);
   const std::filesystem::path ranks = dir / "tiktoken.model";
   const std::filesystem::path config = dir / "tokenizer_config.json";
   Vocabulary vocabulary = parse_rank_file(read_file(ranks), ranks.string());

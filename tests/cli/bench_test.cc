@@ -31,6 +31,7 @@ TEST(CliBench, MeasuresAndWritesWhatItPrints) {
   EXPECT_GT(document["rows"][0]["tokens_per_second"], 0.0);
   EXPECT_EQ(document["roofs"].size(), 1u);
   EXPECT_GT(document["roofs"][0]["read_bytes_per_second"], 1e8);
+  EXPECT_GT(document["roofs"][0]["update_bytes_per_second"], 1e8);
   EXPECT_GT(document["roofs"][0]["bf16_flops_per_second"], 1e8);
 }
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <thread>
 
 #include "cpu/backend.h"
 #include "engine/sessions.h"
@@ -49,9 +51,13 @@ struct Subject {
   std::string isa;
 };
 
-std::string name_of(const ::testing::TestParamInfo<Subject>& info) {
-  const bool bf16 = info.param.activations == Activations::kBf16;
-  return std::string(info.param.model) + (bf16 ? "_bf16_" : "_f32_") + info.param.isa;
+std::string name_of(const Subject& subject) {
+  const bool bf16 = subject.activations == Activations::kBf16;
+  return std::string(subject.model) + (bf16 ? "_bf16_" : "_f32_") + subject.isa;
+}
+
+std::string name_of_param(const ::testing::TestParamInfo<Subject>& info) {
+  return name_of(info.param);
 }
 
 std::vector<Subject> subjects(const std::vector<std::string>& isas) {
@@ -62,6 +68,16 @@ std::vector<Subject> subjects(const std::vector<std::string>& isas) {
     all.push_back({"kimi_linear", Activations::kBf16, isa});
     all.push_back({"gqa", Activations::kF32, isa});
     all.push_back({"kda_only", Activations::kBf16, isa});
+  }
+  return all;
+}
+
+// Models whose experts a budget can leave in the files, one in each arithmetic.
+std::vector<Subject> with_experts(const std::vector<std::string>& isas) {
+  std::vector<Subject> all;
+  for (const std::string& isa : isas) {
+    all.push_back({"k3", Activations::kBf16, isa});
+    all.push_back({"kimi_linear", Activations::kF32, isa});
   }
   return all;
 }
@@ -156,22 +172,25 @@ void poison(Engine& engine) {
   }
 }
 
-class Matrix : public ::testing::TestWithParam<Subject> {
+template <typename Param>
+class MatrixOf : public ::testing::TestWithParam<Param> {
  protected:
+  virtual const Subject& subject() const = 0;
+
   EngineOptions options_of(const Setting& setting) {
-    return {.activations = GetParam().activations,
+    return {.activations = subject().activations,
             .num_threads = setting.threads,
-            .isa = GetParam().isa,
+            .isa = subject().isa,
             .load = setting.load,
             .max_batch_rows = setting.max_rows};
   }
 
   std::shared_ptr<Engine> load(const Setting& setting) {
     const EngineOptions options = options_of(setting);
-    if (!setting.poisoned) return Engine::load(fixture(GetParam().model), options);
+    if (!setting.poisoned) return Engine::load(fixture(subject().model), options);
     if (!damaged_) {
       damaged_.emplace();
-      copy_with_nan_row(GetParam().model, damaged_->path());
+      copy_with_nan_row(subject().model, damaged_->path());
     }
     auto engine = Engine::load(damaged_->path(), options);
     poison(*engine);
@@ -195,9 +214,14 @@ class Matrix : public ::testing::TestWithParam<Subject> {
   std::optional<TempDir> damaged_;
 };
 
+class Matrix : public MatrixOf<Subject> {
+ protected:
+  const Subject& subject() const override { return GetParam(); }
+};
+
 class Determinism : public Matrix {};
 INSTANTIATE_TEST_SUITE_P(Best, Determinism,
-                         ::testing::ValuesIn(subjects({supported_isas().back()})), name_of);
+                         ::testing::ValuesIn(subjects({supported_isas().back()})), name_of_param);
 
 TEST_P(Determinism, OneThingChanged) {
   std::vector<Setting> settings = {{.threads = 2},           {.threads = 3},    {.threads = 5},
@@ -209,7 +233,7 @@ TEST_P(Determinism, OneThingChanged) {
 
 class DeterminismOfIsas : public Matrix {};
 INSTANTIATE_TEST_SUITE_P(All, DeterminismOfIsas, ::testing::ValuesIn(subjects(supported_isas())),
-                         name_of);
+                         name_of_param);
 
 TEST_P(DeterminismOfIsas, ManyThingsChanged) {
   expect_plain_bits({{.threads = 3,
@@ -251,11 +275,8 @@ class SlowDeterminismOfBudgets : public Matrix {
  private:
   TempDir files_;
 };
-INSTANTIATE_TEST_SUITE_P(
-    Slow, SlowDeterminismOfBudgets,
-    ::testing::Values(Subject{"k3", Activations::kBf16, supported_isas().back()},
-                      Subject{"kimi_linear", Activations::kF32, supported_isas().back()}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminismOfBudgets,
+                         ::testing::ValuesIn(with_experts(supported_isas())), name_of_param);
 
 TEST_P(SlowDeterminismOfBudgets, WeightsStayInTheFiles) {
   const std::vector<float> plain = run(*load_within({}), {});
@@ -272,30 +293,55 @@ TEST_P(SlowDeterminismOfBudgets, WeightsStayInTheFiles) {
   }
 }
 
-class SlowDeterminism : public Matrix {};
-INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminism, ::testing::ValuesIn(subjects(supported_isas())),
-                         name_of);
+// The whole matrix, in parts that one process runs in a minute or less.
+struct Part {
+  Subject subject;
+  int threads;
+  bool poisoned;
+};
+
+std::vector<Part> parts() {
+  std::set<int> threads = {1, 2, 3, 5};
+  threads.insert(static_cast<int>(std::thread::hardware_concurrency()));
+  threads.erase(0);  // a machine that does not tell
+  std::vector<Part> all;
+  for (const Subject& subject : subjects(supported_isas())) {
+    for (const int count : threads) {
+      for (const bool poisoned : {false, true}) all.push_back({subject, count, poisoned});
+    }
+  }
+  return all;
+}
+
+class SlowDeterminism : public MatrixOf<Part> {
+ protected:
+  const Subject& subject() const override { return GetParam().subject; }
+};
+INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminism, ::testing::ValuesIn(parts()),
+                         [](const ::testing::TestParamInfo<Part>& info) {
+                           return name_of(info.param.subject) + "_" +
+                                  std::to_string(info.param.threads) +
+                                  (info.param.poisoned ? "_poisoned" : "");
+                         });
 
 TEST_P(SlowDeterminism, EverythingChanged) {
   const std::vector<float> plain = run(*load({}), {});
   std::vector<std::vector<std::size_t>> cuts = kCuts;
   cuts.push_back(Setting{}.chunks);
-  for (const bool poisoned : {false, true}) {
-    std::optional<testing::PoisonedMemory> memory;
-    if (poisoned) memory.emplace();
-    for (const int threads : {1, 2, 3, 5}) {
-      for (const std::int64_t max_rows : {64, 512}) {
-        for (const LoadMode mode : {LoadMode::kCopy, LoadMode::kMap}) {
-          Setting setting{
-              .threads = threads, .max_rows = max_rows, .load = mode, .poisoned = poisoned};
-          const auto engine = load(setting);
-          for (const auto& cut : cuts) {
-            for (const std::size_t neighbours : {0u, 1u, 7u}) {
-              setting.chunks = cut;
-              setting.neighbours = neighbours;
-              EXPECT_TRUE(same_bits(plain, run(*engine, setting))) << setting;
-            }
-          }
+  std::optional<testing::PoisonedMemory> memory;
+  if (GetParam().poisoned) memory.emplace();
+  for (const std::int64_t max_rows : {64, 512}) {
+    for (const LoadMode mode : {LoadMode::kCopy, LoadMode::kMap}) {
+      Setting setting{.threads = GetParam().threads,
+                      .max_rows = max_rows,
+                      .load = mode,
+                      .poisoned = GetParam().poisoned};
+      const auto engine = load(setting);
+      for (const auto& cut : cuts) {
+        for (const std::size_t neighbours : {0u, 1u, 7u}) {
+          setting.chunks = cut;
+          setting.neighbours = neighbours;
+          EXPECT_TRUE(same_bits(plain, run(*engine, setting))) << setting;
         }
       }
     }

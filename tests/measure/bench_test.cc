@@ -82,7 +82,8 @@ RoofProbes round_probes() {
               [](int threads, Activations products) {
                 return (products == Activations::kBf16 ? 200.0 : 100.0) * threads;
               },
-          .read_bandwidth = [](int, std::int64_t bytes) { return bytes > (4 << 20) ? 5.0 : 10.0; }};
+          .read_bandwidth = [](int, std::int64_t bytes) { return bytes > (4 << 20) ? 5.0 : 10.0; },
+          .update_bandwidth = [](int, std::int64_t) { return 20.0; }};
 }
 
 TEST(Roof, TheLargerTimeIsTheFloor) {
@@ -96,6 +97,12 @@ TEST(Roof, TheLargerTimeIsTheFloor) {
   EXPECT_EQ(roof.floor(2, {.flops = 2000, .bytes = 0}, Activations::kBf16).seconds, 5);
 }
 
+TEST(Roof, WhatIsUpdatedInPlaceHasABandwidthOfItsOwn) {
+  Roof roof(round_probes());
+  const Work step{.flops = 0, .bytes = 50, .updated = 40};
+  EXPECT_EQ(roof.floor(1, step, Activations::kF32).seconds, 10 / 10.0 + 40 / 20.0);
+}
+
 TEST(Roof, AProbeIsAsLargeAsTheWorkAndRunsOnce) {
   std::vector<std::int64_t> probed;
   Roof roof({.peak = [](int, Activations) { return 1.0; },
@@ -103,7 +110,8 @@ TEST(Roof, AProbeIsAsLargeAsTheWorkAndRunsOnce) {
                  [&](int, std::int64_t bytes) {
                    probed.push_back(bytes);
                    return 1.0;
-                 }});
+                 },
+             .update_bandwidth = {}});
   const auto mib = [](double n) { return n * (1 << 20); };
   roof.read_bandwidth(1, 5);         // the least probe
   roof.read_bandwidth(1, mib(1.2));  // shares it
