@@ -30,24 +30,54 @@ struct Case {
   std::vector<TokenId> second_live, second_cold;
 };
 
-class Load : public ::testing::TestWithParam<PrefixReuse> {
- protected:
-  void SetUp() override {
-    copy_with_nan_row("k3", damaged_.path() / "model");
+GenerationRequest request_of(Answer& answer, const std::vector<TokenId>& ids, int num_choices = 1) {
+  return answer.request(ids, kTokens, num_choices);
+}
+
+Case make_case(Engine& engine, const std::vector<TokenId>& ids) {
+  Case result;
+  result.prompt = ids;
+  Answer unused;
+  for (int i = 0; i < kChoices; ++i) result.answers[i] = solo(engine, request_of(unused, ids), i);
+  return result;
+}
+
+void add_second_turn(Engine& engine, Case& chat, const std::vector<TokenId>& news) {
+  chat.second_prompt = chat.prompt + chat.answers[0] + news;
+  Answer unused;
+  const GenerationRequest request = request_of(unused, chat.second_prompt);
+  chat.second_cold = solo(engine, request);
+  Session whole = engine.new_session();
+  whole.prefill(chat.prompt);
+  for (const TokenId id : chat.answers[0]) whole.decode(id);
+  whole.prefill(news);
+  chat.second_live = ids_of(answer_of(whole, request));
+}
+
+// What all tests ask, answered once by an engine of its own.
+struct Cases {
+  std::vector<Case> plain, chats;
+
+  Cases() {
     const auto alone = Engine::load(fixture("k3"), {.num_threads = 1});
     for (std::size_t i = 0; i < 16; ++i) {
       const int salt = static_cast<int>(i);
       const std::vector<TokenId> ids =
           i % 3 == 0 ? prompt(1 + i * 29, salt) : prompt(200) + prompt(10 + i * 13, salt);
-      plain_.push_back(make_case(*alone, ids));
+      plain.push_back(make_case(*alone, ids));
     }
     for (std::size_t i = 0; i < 6; ++i) {
       // The second turn crosses no end of a block, at which another state would be kept.
       Case chat = make_case(*alone, prompt(100, static_cast<int>(20 + i)));
       add_second_turn(*alone, chat, prompt(10, static_cast<int>(i)));
-      chats_.push_back(chat);
+      chats.push_back(chat);
     }
   }
+};
+
+class Load : public ::testing::TestWithParam<PrefixReuse> {
+ protected:
+  Load() { copy_with_nan_row("k3", damaged_.path() / "model"); }
 
   void run(int num_users, std::uint64_t num_steps) {
     const testing::PoisonedMemory poisoned;
@@ -78,33 +108,6 @@ class Load : public ::testing::TestWithParam<PrefixReuse> {
   }
 
  private:
-  static GenerationRequest request_of(Answer& answer, const std::vector<TokenId>& ids,
-                                      int num_choices = 1) {
-    return answer.request(ids, kTokens, num_choices);
-  }
-
-  static Case make_case(Engine& engine, const std::vector<TokenId>& ids) {
-    Case result;
-    result.prompt = ids;
-    Answer unused;
-    for (int i = 0; i < kChoices; ++i) {
-      result.answers[i] = solo(engine, request_of(unused, ids), i);
-    }
-    return result;
-  }
-
-  static void add_second_turn(Engine& engine, Case& chat, const std::vector<TokenId>& news) {
-    chat.second_prompt = chat.prompt + chat.answers[0] + news;
-    Answer unused;
-    const GenerationRequest request = request_of(unused, chat.second_prompt);
-    chat.second_cold = solo(engine, request);
-    Session whole = engine.new_session();
-    whole.prefill(chat.prompt);
-    for (const TokenId id : chat.answers[0]) whole.decode(id);
-    whole.prefill(news);
-    chat.second_live = ids_of(answer_of(whole, request));
-  }
-
   std::shared_ptr<Ticket> submit(GenerationRequest request, int user) {
     request.client = std::to_string(user % 5);
     return scheduler_->submit(std::move(request)).ticket;
@@ -112,7 +115,7 @@ class Load : public ::testing::TestWithParam<PrefixReuse> {
 
   void act(std::mt19937& random, int user) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-    const Case& one = plain_[random() % plain_.size()];
+    const Case& one = cases_.plain[random() % cases_.plain.size()];
     switch (random() % 10) {
       case 0:
         return ask_for_nan(one, user);
@@ -124,7 +127,7 @@ class Load : public ::testing::TestWithParam<PrefixReuse> {
         return ask_for_choices(one, user);
       case 4:
       case 5:
-        return chat(chats_[random() % chats_.size()], user);
+        return chat(cases_.chats[random() % cases_.chats.size()], user);
       default:
         Answer answer;
         submit(request_of(answer, one.prompt), user);
@@ -179,8 +182,13 @@ class Load : public ::testing::TestWithParam<PrefixReuse> {
     EXPECT_EQ(second.ids(), live ? one.second_live : one.second_cold);
   }
 
+  static const Cases& cases() {
+    static const Cases all;
+    return all;
+  }
+
+  const Cases& cases_ = cases();
   TempDir damaged_;
-  std::vector<Case> plain_, chats_;
   Scheduler* scheduler_ = nullptr;
   std::atomic<std::uint64_t> nan_choices_ = 0;
 };

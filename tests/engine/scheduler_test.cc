@@ -330,7 +330,7 @@ TEST_F(Schedulers, ImpossibleRequestsThrow) {
   EXPECT_EQ(code_of([](auto& r) { r.constraints.resize(2); }), ErrorCode::kUsage);
   const std::int64_t most = scheduler.most_tokens(5);
   EXPECT_EQ(code_of([&](auto& r) { r.max_tokens = most + 1; }), ErrorCode::kDoesNotFit);
-  EXPECT_EQ(code_of([&](auto& r) { r.prompt.resize(100000000, 1); }), ErrorCode::kDoesNotFit);
+  EXPECT_EQ(code_of([&](auto& r) { r.prompt.resize(1000000, 1); }), ErrorCode::kDoesNotFit);
   GenerationRequest largest = answer.request(prompt(5), most);
   largest.on_token = [](int, const GeneratedToken& token) { return token.index < 2; };
   EXPECT_TRUE(scheduler.submit(largest).ticket);
@@ -397,9 +397,9 @@ TEST_F(Schedulers, ANonFiniteRowFailsItsOwnRequest) {
 
 // Nothing could be set aside at the start, and each growth of the pools fails once.
 TEST_F(Schedulers, WithoutMemorySomeFailAndTheOthersGoOn) {
-  constexpr std::size_t kRequests = 7;
+  constexpr std::size_t kRequests = 5;
   const auto ask = [](Answer& answer, std::size_t i) {
-    return answer.request(prompt(100 + 250 * i, static_cast<int>(i)), 5);
+    return answer.request(prompt(50 + 120 * i, static_cast<int>(i)), 3);
   };
   std::vector<std::vector<TokenId>> expected;
   for (std::size_t i = 0; i < kRequests; ++i) {
