@@ -12,7 +12,7 @@ skip() { echo "SKIPPED: $*"; }
 
 check_format() {
   if ! command -v clang-format >/dev/null; then skip "format: clang-format is not installed"; return; fi
-  git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh' 'src/serve/page/*.js' 'tests/serve/page/*.js' | xargs -0 -r clang-format --dry-run -Werror ||
+  git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh' 'src/serve/page/*.js' 'tests/serve/*.js' | xargs -0 -r clang-format --dry-run -Werror ||
     bad "format: run clang-format -i on the files above"
 }
 

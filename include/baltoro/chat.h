@@ -194,7 +194,8 @@ class ChatFormat {
   std::shared_ptr<TokenConstraint> constraint(const Conversation& conversation) const;
 
   // A parser for the answer to a prompt made from `conversation`. XTML gives calls no ids: theirs
-  // are `call_id_prefix` and the number of the call in the answer.
+  // are `call_id_prefix` and the number of the call in the answer. In K2 the model writes them; one
+  // that a call of the conversation has already becomes functions.NAME:K with another K.
   ChatParser parser(const Conversation& conversation,
                     const std::string& call_id_prefix = "call_") const;
 

@@ -162,7 +162,8 @@ void Front::answer(HttpRequest request, const std::shared_ptr<HttpReply>& reply)
   if (request.method == "OPTIONS") {
     preflight(request, *reply);
   } else if (own && !is_read(request)) {
-    send_error(*reply, {.status = 405, .message = request.path + " takes GET and HEAD"});
+    send_error(*reply, {.status = 405, .message = request.path + " takes GET and HEAD"},
+               ErrorShape::kOpenAi);
   } else if (request.path == "/health") {
     health(*reply);
   } else if (request.path == "/metrics") {
@@ -172,10 +173,12 @@ void Front::answer(HttpRequest request, const std::shared_ptr<HttpReply>& reply)
   } else if (const auto ready = backend()) {
     ready->api(std::move(request), reply);
   } else {
-    send_error(*reply, {.status = 503,
-                        .message = "the model is loading; GET /health tells when it is ready",
-                        .code = "model_loading",
-                        .retry_after_seconds = 1});
+    send_error(*reply,
+               {.status = 503,
+                .message = "the model is loading; GET /health tells when it is ready",
+                .code = "model_loading",
+                .retry_after_seconds = 1},
+               error_shape(request));
   }
 }
 

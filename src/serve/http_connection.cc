@@ -44,9 +44,9 @@ HttpHeaders copy_headers(const http::fields& fields) {
 
 void run_handler(const HttpHandler& handler, HttpRequest request,
                  const std::shared_ptr<HttpReply>& reply) {
-  const auto fail = [&](const char* what) {
+  const auto fail = [&, shape = error_shape(request)](const char* what) {
     log::write(log::Level::kError, fmt::format("a handler failed: {}", what));
-    send_error(*reply, {.status = 500, .message = "internal error"});
+    send_error(*reply, {.status = 500, .message = "internal error"}, shape);
   };
   try {
     handler(std::move(request), reply);
@@ -160,14 +160,20 @@ void HttpConnection::on_header(Result result) {
   request_ = HttpRequest{};
   request_.method = std::string(message.method_string());
   request_.client_address = client_;
+  request_.headers = copy_headers(message);
+  request_.id =
+      request_id(request_.headers, context_.id_prefix, context_.num_requests.fetch_add(1));
+  // A header that announces too large a body has been read all the same, and says who asks for what.
+  if (result && result != http::error::body_limit) {
+    on_read_error(result);
+    return;
+  }
+  if (!header_is_good()) return;
   if (result) {
     on_read_error(result);
     return;
   }
-  request_.headers = copy_headers(message);
-  request_.id =
-      request_id(request_.headers, context_.id_prefix, context_.num_requests.fetch_add(1));
-  if (!header_is_good() || !charge_body()) return;
+  if (!charge_body()) return;
   if (parser_->is_done()) {
     dispatch();
   } else {
@@ -277,7 +283,8 @@ void HttpConnection::dispatch() {
   const bool keep_alive = message.keep_alive() && !context_.draining;
   open_outbox({.chunked = message.version() >= 11,
                .head_only = message.method() == http::verb::head,
-               .keep_alive = keep_alive});
+               .keep_alive = keep_alive,
+               .error_shape = error_shape(request_)});
   request_.body = std::move(message.body());
   asio::post(context_.workers,
              [&context = context_, reply = make_reply(outbox_), request = std::move(request_),
@@ -291,7 +298,7 @@ void HttpConnection::refuse(const HttpError& error) {
   body_charge_.reset();
   if (context_.hooks.refused) context_.hooks.refused(error.status, request_);
   open_outbox({.chunked = false, .head_only = request_.method == "HEAD", .keep_alive = false});
-  send_error(*make_reply(outbox_), error);
+  send_error(*make_reply(outbox_), error, error_shape(request_), request_.id);
 }
 
 void HttpConnection::open_outbox(AnswerForm form) {

@@ -1,9 +1,7 @@
-// Errors as clients of the OpenAI interface expect them: {"error": {"message", "type", "param",
-// "code"}}.
+// Errors in the shapes of both interfaces.
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "serve/http.h"
 
@@ -17,10 +15,19 @@ struct HttpError {
   int retry_after_seconds = -1;  // the header Retry-After; -1 is none
 };
 
-// Of a status: "invalid_request_error", "rate_limit_error" or "server_error".
-std::string_view error_type(int status);
+enum class ErrorShape {
+  kOpenAi,     // {"error": {"message", "type", "param", "code"}}
+  kAnthropic,  // {"type": "error", "error": {"type", "message"}}
+};
+
+// What the client of a request expects: Anthropic's for its routes and its clients, which say so in
+// a header on the routes that both interfaces have; else OpenAI's.
+ErrorShape error_shape(const HttpRequest& request);
+
 // The JSON text. Bytes that are no UTF-8 become U+FFFD.
-std::string error_body(const HttpError& error);
-void send_error(HttpReply& reply, const HttpError& error);
+std::string error_body(const HttpError& error, ErrorShape shape);
+// `request_id` is for the header X-Request-Id, where nobody else adds it.
+void send_error(HttpReply& reply, const HttpError& error, ErrorShape shape,
+                const std::string& request_id = {});
 
 }  // namespace baltoro::serve

@@ -20,18 +20,6 @@ bool is_id_char(char c) {
 
 std::optional<HttpError> read_target(std::string_view target, unsigned version,
                                      HttpRequest& request) {
-  const auto& fields = request.headers.fields();
-  const auto num_hosts = std::count_if(fields.begin(), fields.end(), [](const auto& field) {
-    return HttpHeaders::same_name(field.first, "host");
-  });
-  if (num_hosts > 1 || (num_hosts == 0 && version >= 11)) {
-    return bad_request(
-        fmt::format("the request has {} Host headers; HTTP/1.1 needs one", num_hosts));
-  }
-  const std::string* expect = request.headers.find("expect");
-  if (expect != nullptr && !HttpHeaders::same_name(*expect, "100-continue")) {
-    return HttpError{.status = 417, .message = "Expect may be 100-continue alone"};
-  }
   // A proxy's form of the target names the host before the path.
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (!target.starts_with(scheme)) continue;
@@ -44,6 +32,18 @@ std::optional<HttpError> read_target(std::string_view target, unsigned version,
   const std::size_t mark = target.find('?');
   request.path = std::string(target.substr(0, mark));
   if (mark != std::string_view::npos) request.query = std::string(target.substr(mark + 1));
+  const auto& fields = request.headers.fields();
+  const auto num_hosts = std::count_if(fields.begin(), fields.end(), [](const auto& field) {
+    return HttpHeaders::same_name(field.first, "host");
+  });
+  if (num_hosts > 1 || (num_hosts == 0 && version >= 11)) {
+    return bad_request(
+        fmt::format("the request has {} Host headers; HTTP/1.1 needs one", num_hosts));
+  }
+  const std::string* expect = request.headers.find("expect");
+  if (expect != nullptr && !HttpHeaders::same_name(*expect, "100-continue")) {
+    return HttpError{.status = 417, .message = "Expect may be 100-continue alone"};
+  }
   return std::nullopt;
 }
 

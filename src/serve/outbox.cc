@@ -127,7 +127,7 @@ void Outbox::abandon() {
     if (state_ == State::kComplete || state_ == State::kClosed) return;
   }
   send(500, {{"Content-Type", "application/json"}},
-       error_body({.status = 500, .message = "the request was not answered"}));
+       error_body({.status = 500, .message = "the request was not answered"}, form_.error_shape));
   std::function<void()> unused;
   std::unique_lock lock(mutex_);
   if (state_ != State::kStreaming) return;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "serve/http.h"
+#include "serve/http_error.h"
 
 namespace baltoro::serve {
 
@@ -18,6 +19,7 @@ struct AnswerForm {
   bool chunked = true;     // HTTP/1.1; a stream to an older client ends with the connection
   bool head_only = false;  // HEAD
   bool keep_alive = true;  // further requests may follow on the connection
+  ErrorShape error_shape = ErrorShape::kOpenAi;  // of the answer that nobody made
 };
 
 // Thread-safe. The reply's side puts in, the connection's side takes out.

@@ -24,7 +24,7 @@ class Track {
 
   void status(int status) {
     const std::lock_guard lock(mutex_);
-    if (record_.status == 0) record_.status = status;
+    if (record_.status == 0 && !is_closed_) record_.status = status;
   }
 
   void usage(const HttpUsage& usage) {
@@ -54,7 +54,7 @@ class Track {
 
   void dropped() {
     const std::lock_guard lock(mutex_);
-    record_.status = 500;
+    if (!is_closed_) record_.status = 500;
     finish();
   }
 
@@ -62,8 +62,8 @@ class Track {
     std::function<void()> callback;
     {
       const std::lock_guard lock(mutex_);
-      record_.status = kClientGone;
-      finish();
+      // The record is written when the handler lets go: only then is known what the request took.
+      if (!is_done_) record_.status = kClientGone;
       is_closed_ = true;
       callback.swap(on_close_);
     }

@@ -11,6 +11,7 @@
 #include "text/chat_output.h"
 #include "text/chat_tools.h"
 #include "text/grammar/chat_grammar.h"
+#include "text/k2_call_ids.h"
 #include "text/k2_parse.h"
 #include "text/k2_render.h"
 #include "text/xtml_parse.h"
@@ -144,7 +145,12 @@ ChatParser ChatFormat::parser(const Conversation& conversation,
   if (kind_ == Kind::kXtml) {
     parser = make_xtml_parser({conversation.thinking.value_or(true), call_id_prefix});
   } else {
-    parser = make_k2_parser({kind_ == Kind::kK2Thinking, tool_names(conversation.tools)});
+    K2CallIds ids;
+    for (const Message& message : conversation.messages) {
+      for (const ToolCall& call : message.tool_calls) ids.of_call(call);
+    }
+    parser =
+        make_k2_parser({kind_ == Kind::kK2Thinking, tool_names(conversation.tools), ids.all()});
   }
   return ChatParser(std::move(parser), tokenizer_, markers_);
 }

@@ -44,4 +44,10 @@ std::string K2CallIds::of_result(const Message& result) {
   return call->shown;
 }
 
+std::set<std::string> K2CallIds::all() const {
+  std::set<std::string> ids;
+  for (const Shown& call : calls_) ids.insert({call.given, call.shown});
+  return ids;
+}
+
 }  // namespace baltoro

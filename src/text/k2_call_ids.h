@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ class K2CallIds {
   // the id; without an id, of the first call that is unanswered. An id that no call has is shown
   // as it is. Empty if there is no id and no unanswered call.
   std::string of_result(const Message& result);
+
+  // All ids so far, those that were given and those that were shown.
+  std::set<std::string> all() const;
 
  private:
   struct Shown {

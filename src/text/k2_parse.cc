@@ -1,5 +1,7 @@
 #include "text/k2_parse.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -14,6 +16,7 @@ class K2Parser final : public ChatOutputParser {
  public:
   explicit K2Parser(K2ParserOptions options)
       : tool_names_(std::move(options.tool_names)),
+        used_ids_(std::move(options.used_ids)),
         state_(options.thinking_variant ? State::kStart : State::kAnswer) {}
 
   void text(std::string_view text) override {
@@ -104,6 +107,14 @@ class K2Parser final : public ChatOutputParser {
     return std::nullopt;
   }
 
+  // The id that the model wrote, unless it is taken: models may miscount.
+  std::string new_id(std::string id, const std::string& name) {
+    for (std::size_t k = used_ids_.size(); !used_ids_.insert(id).second; ++k) {
+      id = fmt::format("functions.{}:{}", name, k);
+    }
+    return id;
+  }
+
   void open_call() {
     const std::string_view header = trim_space(header_);
     std::optional<std::string> name = tool_name(header);
@@ -111,7 +122,8 @@ class K2Parser final : public ChatOutputParser {
       state_ = State::kSkippedCall;
       return;
     }
-    answer_.start_call(std::string(header), std::move(*name));
+    std::string id = new_id(std::string(header), *name);
+    answer_.start_call(std::move(id), std::move(*name));
     held_space_.clear();
     state_ = State::kArguments;
   }
@@ -147,6 +159,7 @@ class K2Parser final : public ChatOutputParser {
   }
 
   std::vector<std::string> tool_names_;
+  std::set<std::string> used_ids_;
   State state_;
   std::string header_;
   std::string held_space_;

@@ -251,12 +251,25 @@ TEST_F(FrontTest, AClientThatGoesIsLoggedAs499AndToldToTheHandler) {
   api_reply_->begin_stream(200, {});
   reply->close();
   EXPECT_TRUE(told);
-  EXPECT_EQ(last_line()["status"], 499);
   bool late = false;
   api_reply_->on_close([&] { late = true; });
   EXPECT_TRUE(late);
-  api_reply_->end();
-  EXPECT_EQ(lines_.size(), 1u);
+  // What the request took is known when the handler has let it go.
+  EXPECT_TRUE(lines_.empty());
+  api_reply_->note_usage({.prompt_tokens = 5, .completion_tokens = 9});
+  api_reply_.reset();
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_EQ(last_line()["status"], 499);
+  EXPECT_EQ(last_line()["completion_tokens"], 9);
+}
+
+TEST_F(FrontTest, AnAnswerToAClientThatHasGoneIsLoggedAs499) {
+  make();
+  const auto reply = handle(request("POST", "/v1/completions"));
+  reply->close();
+  api_reply_->send(200, {}, "late");
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_EQ(last_line()["status"], 499);
 }
 
 TEST_F(FrontTest, ADroppedReplyIsLoggedAs500) {

@@ -160,6 +160,27 @@ TEST(HttpServer, RefusesABodyByItsDeclaredLength) {
   EXPECT_EQ(client.read().status, 413);
 }
 
+TEST(HttpServer, RefusesInTheShapeOfTheInterface) {
+  TestServer server({.max_body_bytes = 1000});
+  const std::pair<const char*, const char*> cases[] = {
+      {"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n",
+       R"({"type":"error","error":{"type":"request_too_large",)"},
+      {"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: tea\r\n\r\n",
+       R"({"type":"error","error":{"type":"invalid_request_error",)"},
+      {"GET /echo HTTP/1.1\r\nHost: a\r\nanthropic-version: 1\r\nExpect: tea\r\n\r\n",
+       R"({"type":"error","error":{"type":"invalid_request_error",)"},
+      {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n",
+       R"({"error":{"message":"the body has more than 1000 bytes)"},
+  };
+  for (const auto& [bytes, begin] : cases) {
+    TestClient client(server.port());
+    client.send(bytes);
+    const TestResponse response = client.read();
+    EXPECT_TRUE(response.body.starts_with(begin)) << bytes << response.body;
+    EXPECT_FALSE(response.headers.at("x-request-id").empty()) << bytes;
+  }
+}
+
 TEST(HttpServer, RefusesABodyOfChunksWhenItGrowsTooLong) {
   TestServer server({.max_body_bytes = 1000});
   TestClient client(server.port());

@@ -20,7 +20,8 @@ TEST(HttpHeaders, NamesAreFoundInAnyCase) {
 
 TEST(HttpError, HasTheShapeThatClientsKnow) {
   const auto body = nlohmann::json::parse(
-      error_body({.status = 429, .message = "queue \xff full", .param = "n", .code = ""}));
+      error_body({.status = 429, .message = "queue \xff full", .param = "n", .code = ""},
+                 ErrorShape::kOpenAi));
   EXPECT_EQ(body["error"]["type"], "rate_limit_error");
   EXPECT_EQ(body["error"]["message"], "queue \xef\xbf\xbd full");
   EXPECT_EQ(body["error"]["param"], "n");

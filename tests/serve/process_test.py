@@ -134,6 +134,15 @@ class Log(unittest.TestCase):
             self.assertIn("first_token_ms", line)
             self.assertNotIn("private", server.text())
 
+    def test_tells_what_a_request_took_whose_client_went(self):
+        with Server() as server:
+            server.open_stream(1_000_000).close()
+            line = server.wait_for("request")
+            self.assertEqual(line["status"], 499)
+            self.assertGreater(line["prompt_tokens"], 0)
+            self.assertGreater(line["completion_tokens"], 0)
+            self.assertIn("reused_tokens", line)
+
     def test_has_text_where_it_is_asked_to(self):
         with Server("--log-prompts") as server:
             server.complete("private words")

@@ -48,6 +48,26 @@ TEST_F(K2Parse, InstructAnswersAreAllContent) {
   EXPECT_EQ(instruct_.parsed("<think>x</think>y<|im_end|>"), " | <think>x</think>y | | stop");
 }
 
+TEST_F(K2Parse, AnIdThatIsTakenIsGivenAnotherNumber) {
+  Conversation conversation;
+  conversation.messages.push_back({.role = "assistant"});
+  for (const char* id : {"functions.f:0", "call_abc"}) {
+    conversation.messages.back().tool_calls.push_back({id, "f", "{}"});
+  }
+  ChatParser parser = instruct_.format.parser(conversation);
+  // The second call was shown to the model as functions.f:1.
+  for (const TokenId id : instruct_.tokenizer.encode_control(
+           kBegin + call("functions.f:0", "{}") + call("functions.f:1", "{}") +
+           call("functions.f:7", "{}") + call("functions.f:7", "{}") + kEnd + "<|im_end|>")) {
+    parser.feed(id);
+  }
+  parser.finish();
+  std::vector<std::string> ids;
+  for (const ToolCall& made : parser.result().tool_calls) ids.push_back(made.id);
+  EXPECT_EQ(ids, (std::vector<std::string>{"functions.f:3", "functions.f:4", "functions.f:7",
+                                           "functions.f:6"}));
+}
+
 TEST_F(K2Parse, EveryEndIdStopsAndNoneIsLength) {
   for (const char* end : {"<|im_end|>", "[EOS]", "[EOT]"}) {
     EXPECT_EQ(instruct_.parsed(std::string("a").append(end) + "b"), " | a | | stop") << end;

@@ -29,6 +29,11 @@ std::int64_t answer_length(const Model& model, std::size_t prompt_tokens,
 AnswerRequest chat_answer_request(const Model& model, Conversation conversation,
                                   GenerationFields fields) {
   AnswerRequest request;
+  for (int i = 0; i < fields.num_choices; ++i) {
+    auto constraint = model.require_format().constraint(conversation);
+    if (constraint == nullptr) break;
+    request.constraints.push_back(std::move(constraint));
+  }
   request.prompts.push_back(model.require_format().render(conversation));
   request.max_tokens =
       answer_length(model, request.prompts.front().size(), fields.max_tokens, "messages");

@@ -17,10 +17,11 @@ struct AnswerRequest {
   // Of the one prompt: its answers have channels and are searched for stop strings in the content
   // alone. Null: plain text.
   std::shared_ptr<const Conversation> conversation;
+  // Of the conversation, one for each choice; none where every answer is possible.
+  std::vector<std::shared_ptr<TokenConstraint>> constraints;
   GenerationFields fields;
   std::int64_t max_tokens = 0;  // of each choice
   bool logprobs = false;
-  bool single_call = false;  // the answer ends with its first tool call
   // How the client's next request will give the arguments of calls back.
   ArgumentsForm arguments_form = ArgumentsForm::kText;
   std::string call_id_prefix = "call_";
@@ -35,8 +36,9 @@ struct AnswerRequest {
 std::int64_t answer_length(const Model& model, std::size_t prompt_tokens,
                            std::optional<std::int64_t> asked, const std::string& param);
 
-// The prompt of a conversation and what else its answer needs of it. Throws as ChatFormat::render and
-// answer_length.
+// The prompt of a conversation and what else its answer needs of it, its grammar too: what is wrong
+// with a schema is known before anything is queued. Throws as ChatFormat::render,
+// ChatFormat::constraint and answer_length.
 AnswerRequest chat_answer_request(const Model& model, Conversation conversation,
                                   GenerationFields fields);
 

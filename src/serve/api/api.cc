@@ -142,14 +142,8 @@ Json model_json(const Model& model, const std::string& name, ErrorShape shape) {
           {"max_model_len", model.max_context}};
 }
 
-// Both interfaces have the route; only one of them has this header.
-ErrorShape shape_of_models(const HttpRequest& request) {
-  return request.headers.find("anthropic-version") != nullptr ? ErrorShape::kAnthropic
-                                                              : ErrorShape::kOpenAi;
-}
-
 void list_models(const Call& call) {
-  const ErrorShape shape = shape_of_models(call.http);
+  const ErrorShape shape = error_shape(call.http);
   const Model& model = call.model();
   Json data = Json::array();
   for (const std::string& name : model.names) data.push_back(model_json(model, name, shape));
@@ -188,7 +182,7 @@ void get_model(const Call& call) {
   const std::string name =
       decode_percent(std::string_view(call.http.path).substr(kModels.size() + 1));
   call.model().require_name(name);
-  send_json(call, model_json(call.model(), name, shape_of_models(call.http)));
+  send_json(call, model_json(call.model(), name, error_shape(call.http)));
 }
 
 void tokenize_route(const Call& call) {
@@ -229,10 +223,6 @@ const Route* find_route(std::string_view path) {
   return nullptr;
 }
 
-ErrorShape shape_of(std::string_view path) {
-  return path.starts_with("/v1/messages") ? ErrorShape::kAnthropic : ErrorShape::kOpenAi;
-}
-
 void dispatch(const Call& call) {
   const Route* route = find_route(call.http.path);
   if (route == nullptr) {
@@ -247,7 +237,7 @@ void dispatch(const Call& call) {
                            .code = "method_not_allowed"};
   call.reply->send(error.status,
                    {{"Content-Type", "application/json"}, {"Allow", std::string(route->method)}},
-                   error_body(error, shape_of(call.http.path)));
+                   error_body(error, error_shape(call.http)));
 }
 
 }  // namespace
@@ -260,7 +250,7 @@ void Api::handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& r
   try {
     dispatch({service_, request, reply});
   } catch (const std::exception& error) {
-    send_error(*reply, describe(error), shape_of(request.path));
+    send_error(*reply, describe(error), error_shape(request));
   }
 }
 

@@ -68,11 +68,9 @@ AnswerRequest parse_chat_request(const JsonField& request, const Model& model) {
   GenerationFields fields = read_generation_fields(request, model);
   AnswerRequest head;
   read_logprobs(request, head, fields);
-  head.single_call = !request["parallel_tool_calls"].optional_bool().value_or(true);
   AnswerRequest answer =
       chat_answer_request(model, parse_chat_conversation(request, model), std::move(fields));
   answer.logprobs = head.logprobs;
-  answer.single_call = head.single_call;
   answer.call_id_prefix = random_id("call_") + "_";
   return answer;
 }

@@ -42,8 +42,7 @@ ChatResult PlainStream::result() const {
 ChoiceReader::ChoiceReader(const Model& model, const AnswerRequest& request)
     : tokenizer_(model.tokenizer),
       stream_(make_stream(model, request)),
-      logprobs_(request.logprobs),
-      single_call_(request.single_call) {}
+      logprobs_(request.logprobs) {}
 
 AnswerStep ChoiceReader::feed(const GeneratedToken& token) {
   const TokenId id = token.choice.token;
@@ -56,7 +55,6 @@ AnswerStep ChoiceReader::feed(const GeneratedToken& token) {
   step.deltas = std::visit([&](auto& stream) { return stream.feed(id); }, stream_);
   done_ = std::visit([](const auto& stream) { return stream.matched(); }, stream_);
   place(token.choice, before);
-  if (single_call_) cut_after_call(step.deltas);
   const std::size_t told =
       std::visit([](const auto& stream) { return stream.content().size(); }, stream_);
   release(told, false, step);
@@ -67,7 +65,6 @@ AnswerStep ChoiceReader::finish(bool stopped) {
   AnswerStep step;
   const Sizes before = sizes();
   step.deltas = std::visit([&](auto& stream) { return stream.finish(stopped || done_); }, stream_);
-  if (done_ && single_call_) step.deltas.clear();
   if (sizes().content > before.content && !unplaced_.empty()) {
     const Choice last = std::exchange(unplaced_.back(), {});
     unplaced_.pop_back();
@@ -106,15 +103,6 @@ void ChoiceReader::place(const Choice& choice, const Sizes& before) {
     return;
   }
   unplaced_.clear();
-}
-
-void ChoiceReader::cut_after_call(std::vector<ChatDelta>& deltas) {
-  for (std::size_t i = 0; i < deltas.size(); ++i) {
-    if (deltas[i].kind != ChatDelta::Kind::kToolCallEnd) continue;
-    deltas.resize(i + 1);
-    done_ = true;
-    return;
-  }
 }
 
 void ChoiceReader::release(std::size_t content_bytes, bool last, AnswerStep& step) {

@@ -52,8 +52,7 @@ class ChoiceReader {
   ChoiceReader(const Model& model, const AnswerRequest& request);
 
   AnswerStep feed(const GeneratedToken& token);
-  // Whether the answer has come to an end that the model did not make: a stop string, or the one
-  // call that was wanted.
+  // Whether the answer has come to an end that the model did not make: a stop string.
   bool done() const { return done_; }
   // `stopped`: the model ended the answer.
   AnswerStep finish(bool stopped);
@@ -78,13 +77,11 @@ class ChoiceReader {
   };
   Sizes sizes() const;
   void place(const Choice& choice, const Sizes& before);
-  void cut_after_call(std::vector<ChatDelta>& deltas);
   void release(std::size_t content_bytes, bool last, AnswerStep& step);
 
   Tokenizer tokenizer_;
   std::variant<AnswerStream, PlainStream> stream_;
   bool logprobs_;
-  bool single_call_;
   bool done_ = false;
   std::vector<TokenId> ids_;
   std::int64_t reasoning_tokens_ = 0;

@@ -4,7 +4,6 @@
 #include <new>
 #include <string_view>
 
-#include "serve/api/json.h"
 #include "serve/api/sse.h"
 
 namespace baltoro::serve {
@@ -39,31 +38,6 @@ std::string leading_path(std::string_view message) {
   return plain && path != "request" ? std::string(path) : std::string();
 }
 
-std::string_view anthropic_type(int status) {
-  switch (status) {
-    case 400:
-    case 405:
-      return "invalid_request_error";
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-    case 529:
-      return "overloaded_error";
-    case 504:
-      return "timeout_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "api_error";
-  }
-}
-
 }  // namespace
 
 HttpError describe(const std::exception& exception) {
@@ -82,21 +56,6 @@ HttpError describe(const std::exception& exception) {
   if (error->code() == ErrorCode::kUnsupported) out.code = "unsupported_value";
   if (error->code() == ErrorCode::kDoesNotFit) out.code = "context_length_exceeded";
   return out;
-}
-
-std::string error_body(const HttpError& error, ErrorShape shape) {
-  if (shape == ErrorShape::kOpenAi) return error_body(error);
-  return dump({{"type", "error"},
-               {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}}});
-}
-
-void send_error(HttpReply& reply, const HttpError& error, ErrorShape shape) {
-  if (shape == ErrorShape::kOpenAi) return send_error(reply, error);
-  HttpHeaders headers = {{"Content-Type", "application/json"}};
-  if (error.retry_after_seconds >= 0) {
-    headers.add("Retry-After", std::to_string(error.retry_after_seconds));
-  }
-  reply.send(error.status, std::move(headers), error_body(error, shape));
 }
 
 std::string error_event(const HttpError& error, ErrorShape shape) {

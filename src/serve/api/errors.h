@@ -1,4 +1,4 @@
-// Refusals: the exception that carries an HTTP status, and the two shapes in which clients read one.
+// Refusals: the exception that carries an HTTP status, and what others become.
 #pragma once
 
 #include <exception>
@@ -23,14 +23,6 @@ class RequestError : public Error {
 // Of an exception that left the handling of a request. A message about a field begins with its path,
 // "messages[2].content: ...", which becomes `param`.
 HttpError describe(const std::exception& exception);
-
-enum class ErrorShape {
-  kOpenAi,     // {"error": {"message", "type", "param", "code"}}
-  kAnthropic,  // {"type": "error", "error": {"type", "message"}}
-};
-
-std::string error_body(const HttpError& error, ErrorShape shape);
-void send_error(HttpReply& reply, const HttpError& error, ErrorShape shape);
 
 // The last event of a stream that failed after it had begun.
 std::string error_event(const HttpError& error, ErrorShape shape);

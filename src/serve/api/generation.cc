@@ -103,7 +103,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         for (const TokenId id : model.require_format().stop_ids()) out.stop_ids.push_back(id);
       }
     }
-    if (request_.conversation != nullptr) out.constraints = constraints();
+    out.constraints = std::move(request_.constraints);
     if (model.timeout) out.deadline = arrival + *model.timeout;
     const int first = static_cast<int>(prompt_idx) * request_.fields.num_choices;
     out.on_token = [self = shared_from_this(), first](int choice, const GeneratedToken& token) {
@@ -113,17 +113,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
       self->service_->finisher.post(
           [self, choice, first, end] { self->finish(first + choice, end); });
     };
-    return out;
-  }
-
-  // One for each choice; none where the request leaves every answer possible.
-  std::vector<std::shared_ptr<TokenConstraint>> constraints() const {
-    std::vector<std::shared_ptr<TokenConstraint>> out;
-    for (int i = 0; i < request_.fields.num_choices; ++i) {
-      auto constraint = service_->model.require_format().constraint(*request_.conversation);
-      if (constraint == nullptr) break;
-      out.push_back(std::move(constraint));
-    }
     return out;
   }
 
@@ -144,6 +133,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // On the finisher's thread, after the choice's last token.
   void finish(int choice, const GenerationEnd& end) {
+    count(choice, end);
     if (given_up_) return;
     try {
       const bool failed = end.error || end.reason == EndReason::kCancelled ||
@@ -154,30 +144,34 @@ class Generation : public std::enable_shared_from_this<Generation> {
       ChoiceEnd choice_end{.result = reader.result()};
       if (const std::string* stop = reader.matched_stop()) choice_end.stop = *stop;
       remember(choice, reader, choice_end.result);
-      add(choice, step, choice_end, end);
+      add(choice, step, choice_end);
     } catch (const std::exception& error) {
       fail(describe(error));
     }
   }
 
-  void add(int choice, const AnswerStep& step, const ChoiceEnd& choice_end,
-           const GenerationEnd& end) {
+  // What the choice took, however it ended.
+  void count(int choice, const GenerationEnd& end) {
     const std::lock_guard lock(mutex_);
-    begin();
-    if (over_) return;
-    if (!step.empty()) responder_->step(choice, step);
-    responder_->end(choice, choice_end);
     if (choice % request_.fields.num_choices == 0) {  // the choices share their prompt
       usage_.prompt += end.prompt_tokens;
       usage_.cached += end.reused_tokens;
     }
     usage_.completion += end.generated_tokens;
     usage_.reasoning += readers_[static_cast<std::size_t>(choice)].reasoning_tokens();
-    if (++num_ended_ < request_.total_choices()) return;
-    over_ = true;
     reply_->note_usage({.prompt_tokens = usage_.prompt,
                         .reused_tokens = usage_.cached,
                         .completion_tokens = usage_.completion});
+  }
+
+  void add(int choice, const AnswerStep& step, const ChoiceEnd& choice_end) {
+    const std::lock_guard lock(mutex_);
+    begin();
+    if (over_) return;
+    if (!step.empty()) responder_->step(choice, step);
+    responder_->end(choice, choice_end);
+    if (++num_ended_ < request_.total_choices()) return;
+    over_ = true;
     responder_->complete(usage_);
   }
 

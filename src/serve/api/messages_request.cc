@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "baltoro/generate.h"
 #include "core/error.h"
 #include "serve/api/effort.h"
+#include "serve/api/errors.h"
 #include "serve/api/json.h"
 #include "text/json_print.h"
 
@@ -41,11 +44,24 @@ std::vector<std::string> text_of(const JsonField& content) {
   return parts;
 }
 
-Message tool_result(const JsonField& block) {
+// `is_error` is read and not shown: the chat formats have no word for it, and the content tells what
+// went wrong. `messages` are those before it.
+Message tool_result(const JsonField& block, const std::vector<Message>& messages) {
   Message message;
   message.role = "tool";
   message.tool_call_id = block["tool_use_id"].required_string();
   message.content = text_of(block["content"]);
+  block["is_error"].optional_bool();
+  const auto asker =
+      std::ranges::find(messages.rbegin(), messages.rend(), "assistant", &Message::role);
+  const bool known = asker != messages.rend() &&
+                     std::ranges::find(asker->tool_calls, message.tool_call_id, &ToolCall::id) !=
+                         asker->tool_calls.end();
+  if (!known) {
+    fail(ErrorCode::kUsage,
+         "{}.tool_use_id: \"{}\" is the id of no tool_use in the answer before it", block.path,
+         message.tool_call_id);
+  }
   return message;
 }
 
@@ -72,7 +88,7 @@ void add_user(const JsonField& content, std::vector<Message>& messages) {
     for (const JsonField& block : content.items()) {
       const std::string type = block_type(block);
       if (type == "tool_result") {
-        messages.push_back(tool_result(block));
+        messages.push_back(tool_result(block, messages));
         has_results = true;
       } else if (type == "text") {
         user.content.push_back(block["text"].required_string());
@@ -221,6 +237,33 @@ GenerationFields read_fields(const JsonField& request, const Model& model) {
   return fields;
 }
 
+// A message that begins with the path in OpenAI's request, with that of this one.
+std::string with_own_path(std::string message) {
+  constexpr std::string_view kSchema = "response_format.json_schema.schema";
+  constexpr std::string_view kParameters = "].function.parameters";
+  if (message.starts_with(kSchema)) {
+    message.replace(0, kSchema.size(), "output_config.format.schema");
+  } else if (message.starts_with("tools[")) {
+    const std::size_t bracket = message.find(']');
+    if (std::string_view(message).substr(bracket).starts_with(kParameters)) {
+      message.replace(bracket, kParameters.size(), "].input_schema");
+    }
+  }
+  return message;
+}
+
+// chat_answer_request, whose errors name this interface's fields.
+AnswerRequest messages_answer_request(const Model& model, Conversation conversation,
+                                      GenerationFields fields) {
+  try {
+    return chat_answer_request(model, std::move(conversation), std::move(fields));
+  } catch (const RequestError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.code(), with_own_path(error.what()));
+  }
+}
+
 }  // namespace
 
 Conversation parse_messages_conversation(const JsonField& request, const Model& model) {
@@ -242,6 +285,8 @@ Conversation parse_messages_conversation(const JsonField& request, const Model& 
   }
   conversation.tools = read_tools(request["tools"]);
   conversation.tool_choice = read_tool_choice(request["tool_choice"]);
+  conversation.parallel_calls =
+      !request["tool_choice"]["disable_parallel_tool_use"].optional_bool().value_or(false);
   conversation.response_format = read_format(request["output_config"]["format"]);
   read_thinking(request, kind, conversation);
   return conversation;
@@ -249,10 +294,8 @@ Conversation parse_messages_conversation(const JsonField& request, const Model& 
 
 AnswerRequest parse_messages_request(const JsonField& request, const Model& model) {
   GenerationFields fields = read_fields(request, model);
-  AnswerRequest answer =
-      chat_answer_request(model, parse_messages_conversation(request, model), std::move(fields));
-  answer.single_call =
-      request["tool_choice"]["disable_parallel_tool_use"].optional_bool().value_or(false);
+  AnswerRequest answer = messages_answer_request(model, parse_messages_conversation(request, model),
+                                                 std::move(fields));
   answer.arguments_form = ArgumentsForm::kObject;
   answer.call_id_prefix = random_id("toolu_") + "_";
   return answer;

@@ -74,7 +74,8 @@ void send_page(const HttpRequest& request, HttpReply& reply) {
   const std::optional<PageFile> file = page_file(request.path);
   if (!file) {
     return send_error(reply,
-                      {.status = 404, .message = fmt::format("there is no {}", request.path)});
+                      {.status = 404, .message = fmt::format("there is no {}", request.path)},
+                      ErrorShape::kOpenAi);
   }
   HttpHeaders headers = {{"ETag", std::string(file->etag)},
                          // Kept, but asked for: a new program is seen at the next load.

@@ -294,10 +294,10 @@ std::int64_t read_count(const PlacedSchema& place, std::int64_t missing) {
   std::int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error == std::errc::result_out_of_range || count > kMaxItems) {
-    fail(ErrorCode::kUnsupported, "{} is {}; at most {} is supported", place.path, text, kMaxItems);
+    fail(ErrorCode::kUnsupported, "{}: it is {}; at most {} is supported", place.path, text, kMaxItems);
   }
   if (error != std::errc() || end != text.data() + text.size() || count < 0) {
-    fail(ErrorCode::kUsage, "{} is {}; it must be an integer of at least 0", place.path, text);
+    fail(ErrorCode::kUsage, "{}: it is {}; it must be an integer of at least 0", place.path, text);
   }
   return count;
 }
@@ -374,7 +374,7 @@ SchemaArray read_array(const SchemaPart& part) {
   array.least = read_count(member(part.schema, "minItems"), 0);
   array.most = read_count(member(part.schema, "maxItems"), SchemaArray::kNoLimit);
   if (array.most != SchemaArray::kNoLimit && array.most < array.least) {
-    fail(ErrorCode::kUsage, "{} is {}, below minItems, which is {}",
+    fail(ErrorCode::kUsage, "{}: it is {}, below minItems, which is {}",
          at(part.schema.path, "maxItems"), array.most, array.least);
   }
   return array;

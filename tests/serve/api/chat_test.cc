@@ -1,7 +1,9 @@
 // /v1/chat/completions over a scripted model.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "serve/api/fake_model.h"
@@ -98,8 +100,8 @@ TEST(Chat, AWholeAnswerHasOpenAisShape) {
                            {"completion_tokens_details", {{"reasoning_tokens", 7}}}}},
                          {"system_fingerprint", "fp_1"}};
   EXPECT_EQ(json.dump(1), expected.dump(1));
-  EXPECT_EQ(reply->noted_usage.completion_tokens, static_cast<std::int64_t>(completion_tokens));
-  EXPECT_EQ(reply->noted_usage.reused_tokens, 2);
+  EXPECT_EQ(reply->usage().completion_tokens, static_cast<std::int64_t>(completion_tokens));
+  EXPECT_EQ(reply->usage().reused_tokens, 2);
   EXPECT_EQ(reply->noted_tokens, static_cast<int>(completion_tokens));
 }
 
@@ -280,16 +282,40 @@ TEST(Chat, ToolCallsComeWholeAndInPieces) {
   }
 }
 
-TEST(Chat, OneCallEndsAnAnswerWithoutParallelCalls) {
+TEST(Chat, EachChoiceHasAGrammarOfItsOwnThatKnowsOfOneCallAlone) {
   FakeServer server;
-  server.scheduler.answers = {kThinkEnd + calls(call("add", "a", "1") + call("add", "a", "2"))};
-  const std::string fields =
-      R"("parallel_tool_calls": false, "tools": [{"type": "function", "function": {"name": "add"}}])";
-  const Json json = server.chat(hello(fields))->json();
-  EXPECT_EQ(json["choices"][0]["message"]["tool_calls"].size(), 1u);
-  EXPECT_EQ(json["choices"][0]["finish_reason"], "tool_calls");
-  const auto reply = server.chat(hello(fields + R"(, "stream": true)"));
-  EXPECT_EQ(assemble(reply->events())["tool_calls"].size(), 1u);
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "add"}}])";
+  server.chat(hello(tools));
+  EXPECT_TRUE(server.scheduler.requests.back().constraints.empty());
+  server.chat(hello(tools + R"(, "parallel_tool_calls": false, "thinking": false, "n": 2)"));
+  const auto& constraints = server.scheduler.requests.back().constraints;
+  ASSERT_EQ(constraints.size(), 2u);
+  const auto fits = [&](const std::shared_ptr<TokenConstraint>& constraint,
+                        const std::string& answer) {
+    try {
+      for (const TokenId id : server.tokenizer.encode_control(answer)) constraint->accept(id);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
+  const std::string one = "<|open|>call tool=\"add\" index=\"1\"<|sep|><|close|>call<|sep|>";
+  EXPECT_TRUE(fits(constraints[0], calls(one)));
+  EXPECT_FALSE(fits(constraints[1], calls(one + one)));
+}
+
+TEST(Chat, ABadSchemaIsRefusedBeforeAnythingIsQueued) {
+  FakeServer server;
+  for (const char* stream : {"false", "true"}) {
+    const auto reply = server.chat(hello(fmt::format(
+        R"("stream": {}, "response_format": {{"type": "json_schema", "json_schema": {{"name": "a",
+           "schema": {{"type": "array", "maxItems": 99999}}}}}})",
+        stream)));
+    EXPECT_EQ(reply->status(), 400);
+    EXPECT_FALSE(reply->streamed());
+    EXPECT_EQ(reply->json()["error"]["param"], "response_format.json_schema.schema.maxItems");
+  }
+  EXPECT_TRUE(server.scheduler.requests.empty());
 }
 
 TEST(Chat, EffortsAreThoseOfTheFormat) {
@@ -353,6 +379,28 @@ TEST(Chat, TheRequestIsCancelledWhenTheClientGoes) {
   reply->hang_up();
   EXPECT_TRUE(server.scheduler.tickets.back()->cancelled());
   server.scheduler.run();
+}
+
+TEST(Chat, ARequestThatEndedEarlyTellsWhatItTook) {
+  for (const EndReason reason : {EndReason::kCancelled, EndReason::kDeadline}) {
+    FakeServer server;
+    server.scheduler.hold = true;
+    server.scheduler.end = GenerationEnd{.reason = reason,
+                                         .error = std::nullopt,
+                                         .prompt_tokens = 7,
+                                         .reused_tokens = 3,
+                                         .generated_tokens = 5};
+    const auto reply = server.start("POST", "/v1/chat/completions", hello());
+    if (reason == EndReason::kCancelled) reply->hang_up();
+    server.scheduler.run();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (reply->usage().completion_tokens < 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(reply->usage().prompt_tokens, 7);
+    EXPECT_EQ(reply->usage().reused_tokens, 3);
+    EXPECT_EQ(reply->usage().completion_tokens, 5);
+  }
 }
 
 TEST(Chat, AClientThatHasGoneAlreadyIsNotAnswered) {

@@ -53,7 +53,14 @@ class CollectingReply final : public HttpReply {
     callback();
   }
   void note_token(int) override { ++noted_tokens; }
-  void note_usage(const HttpUsage& usage) override { noted_usage = usage; }
+  void note_usage(const HttpUsage& usage) override {
+    const std::lock_guard lock(mutex_);
+    noted_usage_ = usage;
+  }
+  HttpUsage usage() const {
+    const std::lock_guard lock(mutex_);
+    return noted_usage_;
+  }
 
   // The client goes.
   void hang_up() {
@@ -107,7 +114,6 @@ class CollectingReply final : public HttpReply {
   }
 
   int noted_tokens = 0;
-  HttpUsage noted_usage;
 
  private:
   // A machine may be busy with other things.
@@ -131,6 +137,7 @@ class CollectingReply final : public HttpReply {
   int status_ = 0;
   HttpHeaders headers_;
   std::string body_;
+  HttpUsage noted_usage_;
 };
 
 }  // namespace baltoro::serve

@@ -197,6 +197,19 @@ TEST(Messages, ErrorsHaveAnthropicsShape) {
        "tools[0].input_schema"},
       {request(R"("tool_choice": {"type": "maybe"})"), 400, "invalid_request_error",
        "tool_choice.type"},
+      {request(R"("tool_choice": {"type": "auto", "disable_parallel_tool_use": 1})"), 400,
+       "invalid_request_error", "tool_choice.disable_parallel_tool_use: expected a boolean"},
+      {request(R"("tools": [{"name": "w", "strict": true, "input_schema": {"type": "object",
+        "properties": {"a": {"type": "string", "pattern": "x"}}}}], "tool_choice": {"type": "any"})"),
+       400, "invalid_request_error", "tools[0].input_schema.properties.a.pattern: the keyword"},
+      {request(R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "object",
+        "properties": {"a": {"type": "strin"}}}}})"),
+       400, "invalid_request_error", "output_config.format.schema.properties.a.type: \"strin\""},
+      {request(R"("tool_choice": {"type": "any"})"), 400, "invalid_request_error",
+       "tool_choice: a call is required"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "tool_result",
+        "tool_use_id": "t9", "content": "x"}]}]})",
+       400, "invalid_request_error", "messages[0].content[0].tool_use_id: \"t9\" is the id of no"},
       {request(R"("stop_sequences": "x")"), 400, "invalid_request_error", "stop_sequences"},
       {R"({"max_tokens": 50000, "messages": [{"role": "user", "content": "x"}]})", 400,
        "invalid_request_error", "context"},
@@ -210,11 +223,43 @@ TEST(Messages, ErrorsHaveAnthropicsShape) {
     EXPECT_NE(json["error"]["message"].get<std::string>().find(c.message), std::string::npos)
         << reply->body();
   }
+  EXPECT_TRUE(server.scheduler.requests.empty());
   server.scheduler.refuse = Refusal::kQueueFull;
   const auto full = server.post("/v1/messages", request());
   EXPECT_EQ(full->status(), 429);
   EXPECT_EQ(full->json()["error"]["type"], "rate_limit_error");
   EXPECT_NE(full->headers().find("Retry-After"), nullptr);
+}
+
+TEST(Messages, ErrorsOfItsRoutesAndClientsHaveItsShape) {
+  FakeServer server;
+  const auto type_of = [&](const char* method, const char* path, HttpHeaders headers) {
+    const auto reply = server.start(method, path, "{}", std::move(headers));
+    EXPECT_TRUE(reply->wait());
+    const Json json = reply->json();
+    return json.contains("type") ? json["error"]["type"].get<std::string>() : "";
+  };
+  const HttpHeaders own = {{"Anthropic-Version", "2023-06-01"}};
+  EXPECT_EQ(type_of("GET", "/v1/messages", {}), "invalid_request_error");
+  EXPECT_EQ(type_of("POST", "/v1/messages/batches", {}), "not_found_error");
+  EXPECT_EQ(type_of("GET", "/v1/models/other", own), "not_found_error");
+  EXPECT_EQ(type_of("GET", "/v1/models/other", {}), "");
+  EXPECT_EQ(type_of("POST", "/v1/messagesx", {}), "");
+}
+
+TEST(Messages, WithoutParallelUseThereIsOneCall) {
+  FakeServer server;
+  server.post("/v1/messages", request(kTools));
+  EXPECT_TRUE(server.scheduler.requests.back().constraints.empty());
+  server.post("/v1/messages",
+              request(std::string(kTools) +
+                      R"(, "tool_choice": {"type": "auto", "disable_parallel_tool_use": true})"));
+  ASSERT_EQ(server.scheduler.requests.back().constraints.size(), 1u);
+  TokenConstraint& constraint = *server.scheduler.requests.back().constraints[0];
+  const std::string call = call_of("add", "a", "1");
+  const std::string first = call.substr(0, call.find("<|close|>tools"));
+  for (const TokenId id : server.tokenizer.encode_control(first)) constraint.accept(id);
+  EXPECT_THROW(constraint.accept(*server.tokenizer.special_id("<|open|>")), Error);
 }
 
 TEST(Messages, AFailureInAStreamIsAnErrorEvent) {

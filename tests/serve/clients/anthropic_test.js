@@ -1,17 +1,24 @@
 // The official client of Anthropic, unmodified, against a running server.
+import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import {after, before, test} from 'node:test';
 
-import Anthropic from '@anthropic-ai/sdk';
-
 import {startServer} from '../server.js';
+
 import {calculate, eventually, kCalculator, kClock, kQuestion, metric} from './story.js';
 
 const kKey = 'sk-test-0123456789abcdef';
 const kTools = [kCalculator, kClock].map(
     ({name, description, parameters}) => ({name, description, input_schema: parameters}));
-const kThinking = {type: 'enabled', budget_tokens: 1024};
-const kGreedy = {model: 'story', max_tokens: 300, temperature: 0};
+const kThinking = {
+  type: 'enabled',
+  budget_tokens: 1024
+};
+const kGreedy = {
+  model: 'story',
+  max_tokens: 300,
+  temperature: 0
+};
 const asked = [{role: 'user', content: kQuestion}];
 
 let server;
@@ -71,9 +78,8 @@ test('the model calls its calculator, and answers with the result', async () => 
   const result = {type: 'tool_result', tool_use_id: call.id, content: calculate(call.input)};
   const second = await client.messages.create({
     ...request,
-    messages: [
-      ...asked, {role: 'assistant', content: first.content}, {role: 'user', content: [result]}
-    ],
+    messages:
+        [...asked, {role: 'assistant', content: first.content}, {role: 'user', content: [result]}],
   });
   assert.match(second.content.at(-1).text, /42/);
   // What the first answer left is gone on from: the result alone is read.
@@ -112,8 +118,7 @@ test('stop sequences, lengths and systems', async () => {
 test('tokens are counted', async () => {
   const {input_tokens} = await client.messages.countTokens({model: 'story', messages: asked});
   const answer = await client.messages.create({...kGreedy, messages: asked});
-  assert.equal(
-      answer.usage.input_tokens + answer.usage.cache_read_input_tokens, input_tokens);
+  assert.equal(answer.usage.input_tokens + answer.usage.cache_read_input_tokens, input_tokens);
 });
 
 test('a request ends when its client goes', async () => {
@@ -130,8 +135,8 @@ test('a request ends when its client goes', async () => {
 });
 
 test('errors', async () => {
-  const rejects = (body, type, status, kind) => assert.rejects(
-      client.messages.create({...kGreedy, messages: asked, ...body}), (error) => {
+  const rejects = (body, type, status, kind) =>
+      assert.rejects(client.messages.create({...kGreedy, messages: asked, ...body}), (error) => {
         assert.ok(error instanceof type, error.constructor.name);
         assert.equal(error.status, status);
         assert.equal(error.error.error.type, kind);
@@ -139,9 +144,10 @@ test('errors', async () => {
       });
   await rejects({temperature: 'hot'}, Anthropic.BadRequestError, 400, 'invalid_request_error');
   await rejects({model: 'claude'}, Anthropic.NotFoundError, 404, 'not_found_error');
-  await rejects({messages: [{role: 'user', content: [{type: 'image', source: {}}]}]},
-                Anthropic.BadRequestError, 400, 'invalid_request_error');
+  await rejects(
+      {messages: [{role: 'user', content: [{type: 'image', source: {}}]}]},
+      Anthropic.BadRequestError, 400, 'invalid_request_error');
   const stranger = new Anthropic({baseURL: server.url, apiKey: 'wrong', maxRetries: 0});
-  await assert.rejects(stranger.messages.create({...kGreedy, messages: asked}),
-                       Anthropic.AuthenticationError);
+  await assert.rejects(
+      stranger.messages.create({...kGreedy, messages: asked}), Anthropic.AuthenticationError);
 });

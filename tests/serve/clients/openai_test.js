@@ -1,17 +1,24 @@
 // The official client of OpenAI, unmodified, against a running server.
 import assert from 'node:assert/strict';
 import {after, before, test} from 'node:test';
-
 import OpenAI from 'openai';
 
 import {startServer} from '../server.js';
+
 import {calculate, eventually, kCalculator, kClock, kQuestion, metric} from './story.js';
 
 const kKey = 'sk-test-0123456789abcdef';
 const kTools = [kCalculator, kClock].map((tool) => ({type: 'function', function: tool}));
-const kGreedy = {model: 'story', temperature: 0};
+const kGreedy = {
+  model: 'story',
+  temperature: 0
+};
 const asked = [{role: 'user', content: kQuestion}];
-const kTale = {model: 'story', prompt: 'Once upon a time', seed: 1};
+const kTale = {
+  model: 'story',
+  prompt: 'Once upon a time',
+  seed: 1
+};
 
 let server;
 let client;
@@ -138,8 +145,8 @@ test('tool choices', async () => {
   assert.equal(none.choices[0].message.tool_calls, undefined);
   const required = await ask('Tell me a story.', 'required');
   assert.equal(required.choices[0].finish_reason, 'tool_calls');
-  assert.ok(['calculator', 'clock'].includes(
-      required.choices[0].message.tool_calls[0].function.name));
+  assert.ok(
+      ['calculator', 'clock'].includes(required.choices[0].message.tool_calls[0].function.name));
   const named = await ask(kQuestion, {type: 'function', function: {name: 'clock'}});
   assert.deepEqual(
       named.choices[0].message.tool_calls.map((call) => call.function.name), ['clock']);
@@ -189,7 +196,10 @@ test('structured output', async () => {
         messages: asked,
         response_format: {
           type: 'json_schema',
-          json_schema: {name: 'x', schema: {type: 'object', properties: {a: {type: 'string', pattern: '^x'}}}},
+          json_schema: {
+            name: 'x',
+            schema: {type: 'object', properties: {a: {type: 'string', pattern: '^x'}}}
+          },
         },
       }),
       (error) => error.status === 400 && error.param.includes('pattern'));
@@ -213,8 +223,8 @@ test('choices, seeds, stop strings and lengths', async () => {
   const body = {...kTale, max_tokens: 30, n: 2, temperature: 1};
   const first = await client.completions.create(body);
   const again = await client.completions.create(body);
-  assert.deepEqual(first.choices.map((choice) => choice.text),
-                   again.choices.map((choice) => choice.text));
+  assert.deepEqual(
+      first.choices.map((choice) => choice.text), again.choices.map((choice) => choice.text));
   assert.notEqual(first.choices[0].text, first.choices[1].text);
   assert.equal(first.choices[0].finish_reason, 'length');
   const text = first.choices[0].text;
@@ -226,10 +236,10 @@ test('choices, seeds, stop strings and lengths', async () => {
 
 test('penalties and biases', async () => {
   const {tokens} = await (await fetch(`${server.url}/tokenize`, {
-    method: 'POST',
-    headers: {authorization: `Bearer ${kKey}`},
-    body: JSON.stringify({prompt: ' there'}),
-  })).json();
+                     method: 'POST',
+                     headers: {authorization: `Bearer ${kKey}`},
+                     body: JSON.stringify({prompt: ' there'}),
+                   })).json();
   const plain = await client.completions.create({...kTale, temperature: 0, max_tokens: 1});
   assert.equal(plain.choices[0].text, ' there');
   const banned = await client.completions.create(
@@ -259,8 +269,8 @@ test('completions: several prompts, echo, ids, logprobs, a stream', async () => 
   assert.equal(logprobs.tokens.join(''), scored.choices[0].text);
   assert.equal(logprobs.token_logprobs.length, 5);
   let text = '';
-  for await (const chunk of await client.completions.create(
-                 {...kTale, max_tokens: 5, stream: true}))
+  for await (
+      const chunk of await client.completions.create({...kTale, max_tokens: 5, stream: true}))
     text += chunk.choices[0]?.text ?? '';
   assert.equal(text, scored.choices[0].text);
 });
@@ -270,8 +280,9 @@ test('the next turn reads only what is new', async () => {
   const messages = [...asked, first.choices[0].message, {role: 'user', content: 'What is 2 + 2?'}];
   const second = await client.chat.completions.create({...kGreedy, messages});
   const {prompt_tokens: prompt, prompt_tokens_details: {cached_tokens: cached}} = second.usage;
-  assert.ok(cached >= first.usage.prompt_tokens + first.usage.completion_tokens - 2,
-            `${cached} of ${prompt}`);
+  assert.ok(
+      cached >= first.usage.prompt_tokens + first.usage.completion_tokens - 2,
+      `${cached} of ${prompt}`);
 });
 
 test('a request ends when its client goes', async () => {
@@ -289,25 +300,27 @@ test('a request ends when its client goes', async () => {
 
 test('errors', async () => {
   const bad = async (body, expected) => {
-    await assert.rejects(client.chat.completions.create({model: 'story', messages: asked, ...body}),
-                         (error) => {
-                           assert.ok(error instanceof expected.type, error.constructor.name);
-                           assert.equal(error.status, expected.status);
-                           assert.equal(error.param ?? null, expected.param);
-                           assert.equal(error.code ?? null, expected.code);
-                           return true;
-                         });
+    await assert.rejects(
+        client.chat.completions.create({model: 'story', messages: asked, ...body}), (error) => {
+          assert.ok(error instanceof expected.type, error.constructor.name);
+          assert.equal(error.status, expected.status);
+          assert.equal(error.param ?? null, expected.param);
+          assert.equal(error.code ?? null, expected.code);
+          return true;
+        });
   };
-  await bad({temperature: 'hot'},
-            {type: OpenAI.BadRequestError, status: 400, param: 'temperature', code: null});
+  await bad(
+      {temperature: 'hot'},
+      {type: OpenAI.BadRequestError, status: 400, param: 'temperature', code: null});
   await bad({messages: [{role: 'user', content: [{type: 'image_url', image_url: {url: 'x'}}]}]}, {
     type: OpenAI.BadRequestError,
     status: 400,
     param: 'messages[0].content[0]',
     code: 'unsupported_value',
   });
-  await bad({model: 'gpt-4'},
-            {type: OpenAI.NotFoundError, status: 404, param: 'model', code: 'model_not_found'});
+  await bad(
+      {model: 'gpt-4'},
+      {type: OpenAI.NotFoundError, status: 404, param: 'model', code: 'model_not_found'});
   await bad({max_tokens: 2000000}, {
     type: OpenAI.BadRequestError,
     status: 400,
