@@ -294,7 +294,8 @@ std::int64_t read_count(const PlacedSchema& place, std::int64_t missing) {
   std::int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (error == std::errc::result_out_of_range || count > kMaxItems) {
-    fail(ErrorCode::kUnsupported, "{}: it is {}; at most {} is supported", place.path, text, kMaxItems);
+    fail(ErrorCode::kUnsupported, "{}: it is {}; at most {} is supported", place.path, text,
+         kMaxItems);
   }
   if (error != std::errc() || end != text.data() + text.size() || count < 0) {
     fail(ErrorCode::kUsage, "{}: it is {}; it must be an integer of at least 0", place.path, text);
