@@ -75,8 +75,8 @@ class Sampler {
   std::span<const float> adjust(std::span<const float> logits);
   void apply_constraint();
   double weigh(std::span<const float> logits, float max, float temperature);
-  void filter(std::span<const float> logits, double total);
-  TokenId draw(std::span<const float> logits, double total, std::uint64_t step);
+  void filter(std::span<const float> logits, float max, double total);
+  TokenId draw(std::span<const float> logits, float max, double total, std::uint64_t step);
   TokenId draw_from_all(double left) const;
   void report(std::span<const float> logits, float max, double norm, TokenId best, Choice& choice);
 

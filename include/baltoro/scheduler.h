@@ -45,6 +45,9 @@ struct SchedulerOptions {
   // (docs/scheduling.md), and half of that.
   std::optional<std::uint64_t> state_bytes = std::nullopt;
   std::optional<std::uint64_t> prefix_bytes = std::nullopt;
+  // Called on the scheduler's thread once a step that has tokens: `hand_out` calls on_token for each
+  // of them. For consumers that do at the end what would be wasteful after each token. May be empty.
+  std::function<void(const std::function<void()>& hand_out)> around_tokens = {};
 };
 
 enum class EndReason : std::uint8_t {

@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/format.h"
 #include "core/error.h"
+#include "serve/held_wakes.h"
 
 namespace baltoro::cli {
 namespace {
@@ -179,6 +180,10 @@ SchedulerOptions scheduler_options(const ServeOptions& options) {
   scheduler.reuse = options.reuse == "off"     ? PrefixReuse::kOff
                     : options.reuse == "exact" ? PrefixReuse::kExact
                                                : PrefixReuse::kLive;
+  scheduler.around_tokens = [](const std::function<void()>& hand_out) {
+    const serve::HeldWakes held;
+    hand_out();
+  };
   return scheduler;
 }
 

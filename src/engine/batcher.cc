@@ -122,7 +122,7 @@ void Batcher::step() {
   if (!items_.empty() && forward()) {
     collect();
     draw_all();
-    for (Drawing& drawing : drawings_) hand_out(drawing);
+    hand_out_all();
   }
   ++stats_.steps;
   stats_.step_seconds += seconds_since(begin);
@@ -316,6 +316,18 @@ void Batcher::draw_all() {
   pool_.parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     for (std::int64_t i = begin; i < end; ++i) draw(drawings_[static_cast<std::size_t>(i)]);
   });
+}
+
+void Batcher::hand_out_all() {
+  if (drawings_.empty()) return;
+  const auto all = [this] {
+    for (Drawing& drawing : drawings_) hand_out(drawing);
+  };
+  if (options_.around_tokens) {
+    options_.around_tokens(all);
+  } else {
+    all();
+  }
 }
 
 void Batcher::hand_out(Drawing& drawing) {

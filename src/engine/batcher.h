@@ -81,6 +81,7 @@ class Batcher {
   void start_generating(Job& job);
   static void draw(Drawing& drawing);
   void draw_all();
+  void hand_out_all();
   // Tells the consumer, and ends the choice where this was its last token.
   void hand_out(Drawing& drawing);
   void end_choice(Job& job, std::size_t choice, EndReason reason,

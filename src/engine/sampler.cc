@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/rng.h"
 #include "engine/logits.h"
+#include "engine/most_likely.h"
 
 namespace baltoro {
 namespace {
@@ -125,39 +126,6 @@ Scan scan_row(std::span<const float> logits, std::span<const TokenId> banned) {
   return result;
 }
 
-// Heap order: the most likely first, the lower id among equals.
-struct LessLikely {
-  std::span<const float> logits;
-  bool operator()(TokenId a, TokenId b) const {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x < y || (x == y && a > b);
-  }
-};
-
-// Moves the `count` most likely tokens to the front, in order.
-void sort_most_likely(std::vector<TokenId>& order, std::size_t count,
-                      std::span<const float> logits) {
-  const LessLikely less{logits};
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                    [&](TokenId a, TokenId b) { return less(b, a); });
-}
-
-// Keeps the smallest set of the most likely candidates whose weight is at least `least`.
-void keep_top_p(std::vector<TokenId>& order, std::span<const float> weights, double least,
-                std::span<const float> logits) {
-  // A heap, since few of a large vocabulary are usually taken.
-  const LessLikely less{logits};
-  std::make_heap(order.begin(), order.end(), less);
-  auto end = order.end();
-  double taken = 0;
-  while (end != order.begin() && taken < least) {
-    taken += static_cast<double>(weights[static_cast<std::size_t>(order.front())]);
-    std::pop_heap(order.begin(), end, less);
-    --end;
-  }
-  order.erase(order.begin(), end);
-}
-
 }  // namespace
 
 Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> banned,
@@ -244,35 +212,33 @@ double Sampler::weigh(std::span<const float> logits, float max, float temperatur
   return sum;
 }
 
-// The tokens that top-k, top-p and min-p leave, into order_; `total` is the sum of all weights.
-void Sampler::filter(std::span<const float> logits, double total) {
+// The tokens that top-k, top-p and min-p leave, into order_; `total` is the sum of all weights, `max`
+// the largest logit.
+void Sampler::filter(std::span<const float> logits, float max, double total) {
   const auto weight = [&](TokenId token) { return weights_[static_cast<std::size_t>(token)]; };
+  const WeighedRow row{logits, weights_, max, params_.temperature};
   const auto top_k = static_cast<std::size_t>(params_.top_k);
   const auto top_p = static_cast<double>(params_.top_p);
   // What is less likely than this weighs, all taken together, half of what top-p leaves out.
   const bool top_p_alone = top_k == 0 && top_p < 1;
   const auto cutoff = static_cast<float>(
       top_p_alone ? (1 - top_p) * total / static_cast<double>(2 * logits.size()) : 0);
-  order_.clear();
-  order_.reserve(logits.size());
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] > cutoff) order_.push_back(static_cast<TokenId>(i));
-  }
+  list_above(row, cutoff, order_);
   if (top_k > 0 && top_k < order_.size()) {
     sort_most_likely(order_, top_k, logits);
     order_.resize(top_k);
     total = 0;
     for (const TokenId token : order_) total += static_cast<double>(weight(token));
   }
-  if (top_p < 1) keep_top_p(order_, weights_, top_p * total, logits);
+  if (top_p < 1) keep_top_p(row, top_p * total, order_);
   // The largest weight is 1.
   if (params_.min_p > 0) {
     std::erase_if(order_, [&](TokenId token) { return weight(token) < params_.min_p; });
   }
 }
 
-// `total` is the sum of weights_.
-TokenId Sampler::draw(std::span<const float> logits, double total, std::uint64_t step) {
+// `total` is the sum of weights_, `max` the largest logit.
+TokenId Sampler::draw(std::span<const float> logits, float max, double total, std::uint64_t step) {
   const auto weight = [&](TokenId token) {
     return static_cast<double>(weights_[static_cast<std::size_t>(token)]);
   };
@@ -280,7 +246,7 @@ TokenId Sampler::draw(std::span<const float> logits, double total, std::uint64_t
   if (params_.top_k == 0 && params_.top_p == 1 && params_.min_p == 0) {
     return draw_from_all(part * total);
   }
-  filter(logits, total);
+  filter(logits, max, total);
   total = 0;
   for (const TokenId token : order_) total += weight(token);
   double left = part * total;
@@ -339,8 +305,8 @@ Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {
   // +infinity: probability 1, and 0 for the others
   if (params_.temperature > 0 && !std::isinf(top.max)) {
     const bool same = !adjusts && params_.temperature == 1;
-    choice.token =
-        draw(weights, same ? own_total : weigh(weights, top.max, params_.temperature), step);
+    const double total = same ? own_total : weigh(weights, top.max, params_.temperature);
+    choice.token = draw(weights, top.max, total, step);
   }
   report(logits, own.max, std::log(own_total), own.best, choice);
   if (penalizes()) ++seen_[static_cast<std::size_t>(choice.token)];

@@ -305,12 +305,9 @@ void HttpConnection::open_outbox(AnswerForm form) {
   state_ = State::kAnswer;
   answer_complete_ = false;
   disarm();
-  outbox_ = std::make_shared<Outbox>(form, context_.options.max_pending_bytes,
-                                     [&io = context_.io, weak = weak_from_this()] {
-                                       asio::post(io, [weak] {
-                                         if (const auto self = weak.lock()) self->flush();
-                                       });
-                                     });
+  outbox_ = std::make_shared<Outbox>(
+      form, context_.options.max_pending_bytes,
+      [wakes = context_.wakes, weak = weak_from_this()] { wakes->add(weak); });
 }
 
 void HttpConnection::flush() {

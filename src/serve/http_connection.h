@@ -19,6 +19,7 @@
 
 #include "serve/http_server.h"
 #include "serve/outbox.h"
+#include "serve/wakes.h"
 
 namespace baltoro::serve {
 
@@ -30,6 +31,7 @@ struct ConnectionContext {
   HttpServerHooks hooks;
   boost::asio::io_context& io;
   boost::asio::thread_pool& workers;
+  std::shared_ptr<Wakes> wakes;
   std::function<void()> changed;  // the set has lost a connection
   std::unordered_set<std::shared_ptr<HttpConnection>> connections = {};
   std::atomic<std::size_t> body_bytes = 0;
@@ -48,6 +50,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void drain();
   // Ends now.
   void close();
+  // Sends what the answer has by now.
+  void flush();
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
@@ -67,7 +71,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void dispatch();
   void refuse(const HttpError& error);
   void open_outbox(AnswerForm form);
-  void flush();
   void write_some();
   void on_written(Result result, std::size_t bytes);
   void finish_answer();

@@ -72,6 +72,7 @@ struct HttpServer::Impl {
                 .hooks = std::move(hooks),
                 .io = io,
                 .workers = workers,
+                .wakes = std::make_shared<Wakes>(io),
                 .changed = [this] { on_changed(); },
                 .id_prefix = random_prefix()} {
     listen();
@@ -87,6 +88,7 @@ struct HttpServer::Impl {
     workers.join();
     work.reset();
     thread.join();
+    context.wakes->close();
   }
 
   void listen() {

@@ -88,6 +88,31 @@ TEST_F(Schedulers, ChoicesReadThePromptOnceAndDrawWithTheirOwnSeeds) {
   EXPECT_EQ(scheduler.stats().generated_tokens, 48);
 }
 
+TEST_F(Schedulers, TheTokensOfAStepAreHandedOutTogether) {
+  Answer one, two;
+  int open = 0, most_tokens = 0, tokens = 0;
+  Scheduler scheduler(engine_, {.around_tokens = [&](const std::function<void()>& hand_out) {
+                        open = 1;
+                        tokens = 0;
+                        hand_out();
+                        open = 0;
+                        most_tokens = std::max(most_tokens, tokens);
+                      }});
+  for (Answer* answer : {&one, &two}) {
+    GenerationRequest request = answer->request(prompt(5), 20, 2);
+    request.on_token = [&, report = request.on_token](int choice, const GeneratedToken& token) {
+      EXPECT_EQ(open, 1);
+      ++tokens;
+      return report(choice, token);
+    };
+    scheduler.submit(request);
+  }
+  EXPECT_EQ(one.end().generated_tokens, 20);
+  EXPECT_EQ(two.end().generated_tokens, 20);
+  EXPECT_TRUE(scheduler.drain(seconds(10)));
+  EXPECT_GE(most_tokens, 2);
+}
+
 TEST_F(Schedulers, StopTokensEndAChoice) {
   Answer plain, stopped;
   Scheduler scheduler(engine_);

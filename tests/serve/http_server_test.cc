@@ -2,13 +2,16 @@
 #include "serve/http_server.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <thread>
 
 #include "baltoro/error.h"
 #include "serve/client.h"
 #include "serve/fake_handler.h"
+#include "serve/held_wakes.h"
 
 namespace baltoro::serve {
 namespace {
@@ -102,6 +105,39 @@ TEST(HttpServer, StreamsChunksAsTheyComeAndGoesOn) {
   EXPECT_FALSE(call.reply->write("late"));
   client.get("/echo");
   EXPECT_EQ(client.read().status, 200);
+}
+
+TEST(HttpServer, SendsWhatIsHeldBackWhenItIsHeldNoMore) {
+  TestServer test;
+  TestClient one(test.server.port()), two(test.server.port());
+  one.get("/wait");
+  const Call first = test.handler.next();
+  two.get("/wait");
+  const Call second = test.handler.next();
+  std::optional<HeldWakes> held(std::in_place);
+  for (const Call* call : {&first, &second}) {
+    call->reply->begin_stream(200, {});
+    EXPECT_TRUE(call->reply->write("a"));
+    EXPECT_TRUE(call->reply->write("b"));
+  }
+  EXPECT_EQ(one.read_some(milliseconds(100)), "");
+  EXPECT_EQ(two.read_some(milliseconds(1)), "");
+  held.reset();
+  EXPECT_THAT(one.read_some(kSoon), ::testing::EndsWith("1\r\na\r\n1\r\nb\r\n"));
+  EXPECT_THAT(two.read_some(kSoon), ::testing::EndsWith("1\r\na\r\n1\r\nb\r\n"));
+  first.reply->end();
+  EXPECT_EQ(one.read_some(kSoon), "0\r\n\r\n");
+}
+
+TEST(HttpServer, MayGoWhileItsWakesAreHeld) {
+  std::optional<TestServer> test(std::in_place);
+  TestClient client(test->server.port());
+  client.get("/wait");
+  const Call call = test->handler.next();
+  const HeldWakes held;
+  call.reply->begin_stream(200, {});
+  test.reset();
+  EXPECT_FALSE(call.reply->write("a"));
 }
 
 TEST(HttpServer, RefusesWhatIsNoRequest) {

@@ -71,10 +71,12 @@ void kda_step(const KdaStepArgs& s) {
   });
   const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap)),
                              s.ahead != nullptr ? s.ahead : s.state};
-  // Half of the registers; with 16 lanes a head of 128 is then read in the order of memory.
-  constexpr int kWide = kLanes / 2;
+  // Half of the registers; with 16 lanes a head of 128 is then read in the order of memory, and one of
+  // 64 by the half of that.
+  constexpr int kWide = kLanes / 2, kHalf = kWide > 1 ? kWide / 2 : 1;
   std::int64_t j = 0;
   for (; j + kWide * kLanes <= s.dv; j += kWide * kLanes) kda_columns<kWide>(s, shared, j, kLanes);
+  for (; j + kHalf * kLanes <= s.dv; j += kHalf * kLanes) kda_columns<kHalf>(s, shared, j, kLanes);
   for (; j + kLanes <= s.dv; j += kLanes) kda_columns<1>(s, shared, j, kLanes);
   if (j < s.dv) kda_columns<1>(s, shared, j, static_cast<int>(s.dv - j));
 }
