@@ -122,13 +122,15 @@ class Reading {
     }
   }
 
-  // Neighbours read prompts of many lengths and generate, in turns.
+  // Neighbours read prompts of many lengths and generate, in turns. Beside short pieces, of which there
+  // are many, their prompts are short as well.
   void feed(std::span<const TokenId> ids, Origin origin) {
+    const std::size_t lengths = std::clamp<std::size_t>(2 * ids.size(), 7, 66);
     std::vector<std::vector<TokenId>> others;
     for (std::size_t i = 0; i < neighbours_.size(); ++i) {
       const bool generates = (passes_ + i) % 3 == 1;
       others.push_back(
-          prompt(generates ? 1 : 1 + (passes_ * 13 + i * 29) % 66, static_cast<int>(i)));
+          prompt(generates ? 1 : 1 + (passes_ * 13 + i * 29) % lengths, static_cast<int>(i)));
     }
     std::vector<BatchItem> items;
     std::vector<float> logits;
