@@ -84,7 +84,7 @@ std::vector<Buffer> place_on_device(const DevicePlan& plan, const EngineOptions&
   memory.experts_on_host = plan.experts_on_host;
   return place_weights(device, loaded.weights,
                        {options.random_weights ? Contents::kRandom : Contents::kCopied,
-                        !plan.experts_on_host, options.progress});
+                        !plan.experts_on_host, options.progress, loaded.store.get()});
 }
 
 }  // namespace baltoro

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "model/random_fill.h"
+#include "model/staged_copy.h"
 
 namespace baltoro {
 namespace {
@@ -40,10 +42,18 @@ void for_each_matrix(LayerWeights& layer, bool experts, const VisitMatrix& visit
 class Mover {
  public:
   Mover(Backend& backend, const PlaceOptions& options, std::uint64_t total)
-      : backend_(backend), options_(options), random_(backend), total_(total) {}
+      : backend_(backend), options_(options), random_(backend), total_(total) {
+    if (options.contents == Contents::kCopied) {
+      staged_.emplace(
+          backend, options.store, total, [this](std::uint64_t bytes) { report(bytes); },
+          options.chunk_bytes);
+    }
+  }
 
   // Memory for the matrices that follow.
   void begin(std::uint64_t bytes, const char* purpose) {
+    // A chunk does not reach over memory of others.
+    if (staged_) staged_->flush();
     buffers_.push_back(backend_.allocate(bytes, purpose));
     used_ = 0;
   }
@@ -57,16 +67,24 @@ class Mover {
     if (options_.contents == Contents::kRandom) {
       random_.fill(view);
     } else {
-      copy(view.data, from.data, data_bytes(view));
-      copy(view.scales, from.scales, scale_bytes(view));
+      stage(view.data, from.data, data_bytes(view), StagedCopy::Bytes::kAny);
+      stage(view.scales, from.scales, scale_bytes(view), StagedCopy::Bytes::kE8m0Scales);
+      return;
     }
-    done_ += aligned_bytes(view);
-    if (options_.progress) options_.progress(done_, total_);
+    report(aligned_bytes(view));
   }
   void move(WeightVector& vector) {
     if (vector.empty()) return;
-    const auto bytes = static_cast<std::int64_t>(vector.size() * sizeof(float));
-    vector.place(static_cast<const float*>(copy(take(bytes), vector.values().data(), bytes)));
+    const std::size_t bytes = vector.size() * sizeof(float);
+    const void* to = take(static_cast<std::int64_t>(bytes));
+    backend_.copy(writable(to), vector.values().data(), bytes);
+    vector.place(static_cast<const float*>(to));
+  }
+  // Matrices are there.
+  void finish() {
+    if (staged_) staged_->finish();
+    staged_.reset();
+    report(total_ - done_);
   }
   // Takes over memory that weights point to.
   const void* keep(Buffer buffer) {
@@ -85,15 +103,20 @@ class Mover {
     used_ += aligned(bytes);
     return piece;
   }
-  const void* copy(const void* to, const void* from, std::int64_t bytes) {
-    // `to` is const for its readers.
-    if (bytes > 0) backend_.copy(const_cast<void*>(to), from, static_cast<std::size_t>(bytes));
-    return to;
+  void stage(const void* to, const void* from, std::int64_t bytes, StagedCopy::Bytes kind) {
+    if (bytes > 0) staged_->add(writable(to), from, static_cast<std::size_t>(bytes), kind);
+  }
+  // What is filled here is const for its readers.
+  static void* writable(const void* to) { return const_cast<void*>(to); }
+  void report(std::uint64_t bytes) {
+    done_ = std::min(total_, done_ + bytes);
+    if (options_.progress) options_.progress(done_, total_);
   }
 
   Backend& backend_;
   const PlaceOptions& options_;
   RandomFill random_;
+  std::optional<StagedCopy> staged_;
   std::uint64_t total_;
   std::vector<Buffer> buffers_;  // the last is being filled
   std::vector<Buffer> kept_;
@@ -172,6 +195,7 @@ std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
   }
   mover.begin(vector_bytes(weights), "vectors of weights");
   for_all_vectors(weights, [&](WeightVector& vector) { mover.move(vector); });
+  mover.finish();
   return mover.buffers();
 }
 

@@ -1,11 +1,13 @@
 // Moves the weights of a model to a backend that does not use host memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "core/buffer.h"
 #include "io/weight_store.h"
+#include "model/staged_copy.h"
 #include "model/weights.h"
 #include "ops/backend.h"
 
@@ -18,8 +20,11 @@ enum class Contents : std::uint8_t {
 
 struct PlaceOptions {
   Contents contents = Contents::kCopied;
-  bool experts = true;         // false: routed experts stay where they are
-  LoadProgress progress = {};  // counts bytes of matrices
+  bool experts = true;  // false: routed experts stay where they are
+  LoadProgress progress = {};
+  // What owns the weights: those that it maps are read from its files (StagedCopy).
+  const WeightStore* store = nullptr;
+  std::size_t chunk_bytes = StagedCopy::kChunk;
 };
 
 // Bytes that place_weights() will take of the backend, its alignment included.
@@ -27,7 +32,7 @@ std::uint64_t placed_bytes(ModelWeights& weights, bool experts);
 
 // Copies each matrix and vector once, layer by layer, and points the views to the copies; afterwards
 // nothing that was placed refers to the memory that it came from. Matrices begin at multiples of 256
-// bytes. Returns the memory, which must outlive the weights.
+// bytes. Returns the memory, which must outlive the weights. Throws as StagedCopy does.
 std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
                                   const PlaceOptions& options);
 
