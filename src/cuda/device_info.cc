@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "cuda/check.h"
+#include "cuda/device_code.h"
 
 namespace baltoro::cuda {
 namespace {
@@ -50,6 +51,7 @@ DeviceInfo open_device(int index) {
         "--device cpu",
         index, info.name, info.major, info.minor);
   }
+  info.code = device_code();
   return info;
 }
 

@@ -41,15 +41,26 @@ bool can_overlap(Kernel* kernel, const char* name) {
   return attributes.ptxVersion >= 90;
 }
 
+// Kernels for every device ask for no more shared memory than each has for a block (compute
+// capability 8.6); those for 9.0a may have more.
+template <typename Kernel>
+void allow_shared(Kernel* kernel, std::size_t bytes, const char* name) {
+  constexpr std::size_t kEveryDevice = 99 << 10;
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), name);
+  if (attributes.ptxVersion != 90 && bytes + attributes.sharedSizeBytes > kEveryDevice) {
+    unsupported(name, "its kernel asks for more than 99 KiB of shared memory");
+  }
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(bytes)),
+        name);
+}
+
 template <typename... Params, typename... Args>
 void launch(const Launch& how, void (*kernel)(Params...), Args&&... args) {
   constexpr std::size_t kDefaultLimit = 32 << 10;  // and 16 KB for what a kernel declares itself
   if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return;
-  if (how.shared_bytes > kDefaultLimit) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(how.shared_bytes)),
-          how.name);
-  }
+  if (how.shared_bytes > kDefaultLimit) allow_shared(kernel, how.shared_bytes, how.name);
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;

@@ -1,0 +1,95 @@
+// Decoding allocates nothing and waits for the device once a step, for the logits.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "baltoro/engine.h"
+#include "baltoro/session.h"
+#include "cuda/cuda_calls.h"
+#include "cuda/gpu.h"
+#include "paths.h"
+
+namespace baltoro {
+namespace {
+
+constexpr int kSteps = 200;
+
+struct Setting {
+  const char* model;
+  std::size_t sessions;
+  ExpertPlace experts;
+};
+
+class CudaDecodeCalls : public testing::TestWithParam<Setting> {};
+
+std::shared_ptr<Engine> load(const Setting& setting) {
+  const std::string name = setting.model;
+  return Engine::load(
+      name == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / name,
+      {.device = "cuda", .experts = setting.experts, .max_batch_rows = 128});
+}
+
+// Every session decodes the same number of tokens, in one batch a step.
+void decode(Engine& engine, std::vector<Session>& sessions) {
+  const TokenId token = 5;
+  std::vector<BatchItem> items(sessions.size());
+  for (int step = 0; step < kSteps; ++step) {
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
+      items[i] = {.session = &sessions[i], .tokens = {&token, 1}, .origin = Origin::kGenerated};
+    }
+    engine.forward(items);
+  }
+}
+
+TEST_P(CudaDecodeCalls, AllocateNothingAndWaitOnceAStep) {
+  BALTORO_NEEDS_GPU();
+  const auto engine = load(GetParam());
+  std::vector<Session> sessions;
+  std::vector<Snapshot> starts;
+  for (std::size_t i = 0; i < GetParam().sessions; ++i) {
+    sessions.push_back(engine->new_session());
+    const std::vector<TokenId> prompt(40 + 7 * i, 3);
+    sessions.back().prefill(prompt);
+    starts.push_back(sessions.back().snapshot());
+  }
+  const auto rewind = [&] {
+    for (std::size_t i = 0; i < sessions.size(); ++i) sessions[i].rewind(starts[i]);
+  };
+  // Pools, scratch and graphs of these positions are made in the first run.
+  decode(*engine, sessions);
+  rewind();
+  decode(*engine, sessions);
+  rewind();
+  const std::size_t free_before = free_device_bytes();
+  const CudaCallCounter counter;
+  decode(*engine, sessions);
+  const CudaCalls calls = counter.calls();
+  EXPECT_EQ(calls.allocations, 0);
+  EXPECT_LE(calls.waits, kSteps);
+  EXPECT_GE(calls.waits, kSteps) << "the counter does not see the wait for the logits";
+  EXPECT_GE(calls.free_bytes, free_before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaDecodeCalls,
+                         testing::Values(Setting{"k3", 1, ExpertPlace::kAuto},
+                                         Setting{"k3", 8, ExpertPlace::kAuto},
+                                         Setting{"kimi_linear", 1, ExpertPlace::kAuto},
+                                         Setting{"story", 1, ExpertPlace::kAuto},
+                                         Setting{"story", 8, ExpertPlace::kHost}),
+                         [](const auto& setting) {
+                           return std::string(setting.param.model) + "_" +
+                                  std::to_string(setting.param.sessions) +
+                                  (setting.param.experts == ExpertPlace::kHost ? "_split" : "");
+                         });
+
+TEST(CudaCallCounter, SeesWhatAnEngineDoes) {
+  BALTORO_NEEDS_GPU();
+  const CudaCallCounter counter;
+  const auto engine = load({"k3", 1, ExpertPlace::kAuto});
+  const CudaCalls calls = counter.calls();
+  EXPECT_GT(calls.allocations, 10);
+  EXPECT_GT(calls.waits, 10);
+}
+
+}  // namespace
+}  // namespace baltoro
