@@ -29,6 +29,8 @@ struct EngineOptions {
   // "cpu", "reference" (scalar, double accumulation, slow), or "cuda[:N]" in builds that have it.
   std::string device = "cpu";
   Activations activations = Activations::kBf16;
+  // kBf16: "cuda" and "reference" alone.
+  KdaState kda_state = KdaState::kF32;
   int num_threads = 0;  // 0: physical cores within the container's limit
   // "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"; absent: the best that runs here.
   std::optional<std::string> isa = std::nullopt;

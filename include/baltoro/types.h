@@ -11,6 +11,10 @@ using TokenId = std::int32_t;
 // nowhere.
 enum class Activations : std::uint8_t { kBf16, kF32 };
 
+// How the states of KDA layers are stored between tokens. kBf16 halves their memory and the traffic of
+// decoding, at an error of its own (docs/numerics.md).
+enum class KdaState : std::uint8_t { kF32, kBf16 };
+
 // How a token came to be in the sequence; it alone decides the arithmetic that computes the token
 // (docs/numerics.md).
 enum class Origin : std::uint8_t {

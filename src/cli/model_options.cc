@@ -31,6 +31,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                  "cpu, cuda, cuda:N, or reference: scalar, double sums, slow")
       ->capture_default_str();
   add_activations(app, options.activations);
+  add_choice(app, "--kda-state", options.kda_state, {"f32", "bf16"},
+             "With a GPU: how KDA states are kept; bf16 takes half, at an error of its own");
   add_isa(app, options.isa);
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
              "copy reads into memory, map uses the files, auto copies what fits");
@@ -63,6 +65,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.device = options.device;
   engine.activations = options.activations == "f32" ? Activations::kF32 : Activations::kBf16;
+  engine.kda_state = options.kda_state == "bf16" ? KdaState::kBf16 : KdaState::kF32;
   engine.num_threads = options.threads;
   if (!options.isa.empty()) engine.isa = options.isa;
   engine.latent_norm_eps = options.latent_norm_eps;

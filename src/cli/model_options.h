@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string dir;
   std::string device = "cpu";
   std::string activations = "bf16";
+  std::string kda_state = "f32";
   std::string isa;  // empty: the best
   bool deterministic = false;
   std::string experts = "auto";

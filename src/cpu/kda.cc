@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/error.h"
 #include "cpu/kda_chunk.h"
 
 namespace baltoro::cpu {
@@ -105,7 +106,7 @@ class KdaHead {
             offset + first, taps};
   }
   float* state(std::int64_t slot) const {
-    return args_.pool.state + slot * shape_.state_elements() +
+    return args_.pool.f32() + slot * shape_.state_elements() +
            head_ * shape_.head_dim_k * shape_.head_dim_v;
   }
   float* history(std::int64_t slot, std::int64_t age_row, const ConvPart& p) const {
@@ -234,13 +235,16 @@ class KdaHead {
 const float* task_state(const KdaMixArgs& args, std::int64_t task) {
   const KdaShape& shape = args.shape;
   const auto sequence = static_cast<std::size_t>(task / shape.num_heads);
-  return args.pool.state + args.batch.sequences[sequence].state_slot * shape.state_elements() +
+  return args.pool.f32() + args.batch.sequences[sequence].state_slot * shape.state_elements() +
          task % shape.num_heads * shape.head_dim_k * shape.head_dim_v;
 }
 
 }  // namespace
 
 void kda_mix(Context& context, const KdaMixArgs& args) {
+  if (args.pool.dtype != DType::kF32) {
+    fail(ErrorCode::kUnsupported, "kda_mix: the CPU keeps KDA states in f32; use --kda-state f32");
+  }
   KdaWork shape;
   shape.shape = args.shape;
   context.scratch.reserve_workers(shape);

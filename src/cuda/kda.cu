@@ -138,8 +138,17 @@ __device__ void store_output(const KdaParams<T>& p, int head, std::int64_t row,
   }
 }
 
-__device__ void copy_state(float* to, const float* from, int count) {
-  for (int i = threadIdx.x; i < count; i += kThreads) to[i] = from[i];
+template <typename To, typename From>
+__device__ void copy_state(To* to, const From* from, int count) {
+  for (int i = threadIdx.x; i < count; i += kThreads) to[i] = from_f32<To>(to_f32(from[i]));
+}
+
+// Where the pool rounds: after generated rows, and at the boundaries of a prompt.
+template <typename S>
+__device__ void round_state(float* state, int count) {
+  if constexpr (!std::is_same_v<S, float>) {
+    for (int i = threadIdx.x; i < count; i += kThreads) state[i] = round_as<S>(state[i]);
+  }
 }
 
 template <typename T>
@@ -150,7 +159,7 @@ __device__ void store_head_history(const KdaParams<T>& p, const DeviceSequence& 
   }
 }
 
-template <typename T>
+template <typename T, typename S>
 __global__ void __launch_bounds__(kThreads)
     walk_rows(KdaParams<T> p, bool state_is_shared, bool only_prompts) {
   extern __shared__ float shared[];
@@ -158,8 +167,9 @@ __global__ void __launch_bounds__(kThreads)
   const DeviceSequence sequence = p.sequences[blockIdx.y];
   if (only_prompts && sequence.is_generated) return;
   const RowBuffers b = carve(shared, p.dk, p.dv);
-  float* stored = head_state(p, sequence.state_slot, head);
-  float* state = state_is_shared ? b.state : stored;
+  S* stored = head_state<S>(p, sequence.state_slot, head);
+  // A bf16 state is always in shared memory.
+  float* state = state_is_shared ? b.state : reinterpret_cast<float*>(stored);
   if (state_is_shared) copy_state(state, stored, p.dk * p.dv);
   const std::int64_t end = sequence.start_pos + sequence.num_rows;
   const std::int64_t boundary = sequence.is_generated || sequence.boundary_slot < 0
@@ -170,8 +180,11 @@ __global__ void __launch_bounds__(kThreads)
     prepare_row(p, sequence, head, t, b);
     delta_rule(p, sigmoid(to_f32(p.beta_logits[row * p.heads + head])), b, state);
     store_output(p, head, row, b);
+    if (sequence.is_generated || (sequence.start_pos + t + 1) % kBlockTokens == 0) {
+      round_state<S>(state, p.dk * p.dv);
+    }
     if (t + 1 == boundary) {
-      copy_state(head_state(p, sequence.boundary_slot, head), state, p.dk * p.dv);
+      copy_state(head_state<S>(p, sequence.boundary_slot, head), state, p.dk * p.dv);
       store_head_history(p, sequence, head, boundary, sequence.boundary_slot);
     }
   }
@@ -184,12 +197,16 @@ void mix_generic(Context& context, const KdaParams<T>& p, const DeviceBatch& bat
                  bool only_prompts) {
   const std::size_t state_bytes = static_cast<std::size_t>(p.dk) * p.dv * sizeof(float);
   const bool shared = state_bytes <= kMaxStateBytes;
-  launch({.name = "kda_mix",
-          .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
-          .block = dim3(kThreads),
-          .shared_bytes = row_floats(p.dk, p.dv) * sizeof(float) + (shared ? state_bytes : 0),
-          .stream = context.stream},
-         walk_rows<T>, p, shared, only_prompts);
+  if (p.bf16_state && !shared) unsupported("kda_mix", "bf16 states of heads above 150 x 150");
+  with_state_type(p, [&](auto state) {
+    launch(
+        {.name = "kda_mix",
+         .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
+         .block = dim3(kThreads),
+         .shared_bytes = row_floats(p.dk, p.dv) * sizeof(float) + (shared ? state_bytes : 0),
+         .stream = context.stream},
+        walk_rows<T, decltype(state)>, p, shared, only_prompts);
+  });
 }
 
 bool has(const BatchView& batch, Origin origin) {

@@ -25,7 +25,7 @@ struct KdaParams {
   const float* a_log;
   const float* dt_bias;
   const float* o_norm;
-  float* state;
+  void* state;  // of f32 or, with bf16_state, of bf16
   float* conv;
   const DeviceSequence* sequences;
   const DeviceBlock* blocks;
@@ -37,7 +37,18 @@ struct KdaParams {
   int dv;
   int width;
   bool decay_per_head;
+  bool bf16_state;
 };
+
+// Calls with a value of the type that the pool's states have.
+template <typename T, typename Body>
+void with_state_type(const KdaParams<T>& p, Body&& body) {
+  if (p.bf16_state) {
+    body(bf16());
+  } else {
+    body(float());
+  }
+}
 
 template <typename T>
 KdaParams<T> kda_params(const KdaMixArgs& args, const DeviceBatch& batch) {
@@ -66,7 +77,8 @@ KdaParams<T> kda_params(const KdaMixArgs& args, const DeviceBatch& batch) {
           .dk = static_cast<int>(args.shape.head_dim_k),
           .dv = static_cast<int>(args.shape.head_dim_v),
           .width = static_cast<int>(args.shape.conv_width),
-          .decay_per_head = args.shape.decay_per_head};
+          .decay_per_head = args.shape.decay_per_head,
+          .bf16_state = args.pool.dtype == DType::kBf16};
 }
 
 // A channel of one head as the conv sees it: q, then k, then v.
@@ -105,10 +117,10 @@ __device__ __forceinline__ float* conv_history(const KdaParams<T>& p, std::int64
   return p.conv + slot * (p.width - 1) * conv_channels(p);
 }
 
-// State of one head of one slot, [Dk, Dv].
-template <typename T>
-__device__ __forceinline__ float* head_state(const KdaParams<T>& p, std::int64_t slot, int head) {
-  return p.state + (slot * p.heads + head) * p.dk * p.dv;
+// State of one head of one slot, [Dk, Dv] of S.
+template <typename S, typename T>
+__device__ __forceinline__ S* head_state(const KdaParams<T>& p, std::int64_t slot, int head) {
+  return static_cast<S*>(p.state) + (slot * p.heads + head) * p.dk * p.dv;
 }
 
 // The conv input of row t of the sequence; rows before the call's first come from the slot.

@@ -11,12 +11,12 @@ namespace baltoro::cuda {
 namespace {
 
 // Grid: (head, sequence). `few`: at most one block an SM; the launch overlaps the kernel before.
-template <typename T, int kWarps, int kMinBlocks>
+template <typename T, typename S, int kWarps, int kMinBlocks>
 __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams<T> p, bool few) {
   __shared__ DecodeShared<kWarps> shared;
   const int head = static_cast<int>(blockIdx.x);
   const DeviceSequence sequence = p.sequences[blockIdx.y];
-  float* state = head_state(p, sequence.state_slot, head);
+  S* state = head_state<S>(p, sequence.state_slot, head);
   DecodeThread<T, kWarps> thread(p);
   typename DecodeThread<T, kWarps>::Inputs in;
   if (few) {
@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) decode_rows(KdaParams
     // The inputs are here, and the state as good as: what the next kernel reads does not compete.
     if (t == 0) start_next_kernel();
     thread.advance(shared, (row * p.heads + head) * kDecodeHead, in.beta, in.gate);
+    thread.template round_state<S>();
   }
   thread.store_state(state);
   in.store_slot(p, sequence.state_slot, head, thread.first);
@@ -60,12 +61,15 @@ void kda_decode(Context& context, const KdaParams<T>& p, const DeviceBatch& batc
   }
   constexpr int kWarps = 8, kMinBlocks = 2;
   const bool few = items <= context.device.num_sms;
-  launch({.name = "kda_mix, generated rows",
-          .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
-          .block = dim3(32 * kWarps),
-          .stream = context.stream,
-          .overlap = few},
-         decode_rows<T, kWarps, kMinBlocks>, p, few);
+  with_state_type(p, [&](auto state) {
+    launch(
+        {.name = "kda_mix, generated rows",
+         .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences)),
+         .block = dim3(32 * kWarps),
+         .stream = context.stream,
+         .overlap = few},
+        decode_rows<T, decltype(state), kWarps, kMinBlocks>, p, few);
+  });
 }
 
 template void kda_decode(Context&, const KdaParams<float>&, const DeviceBatch&);

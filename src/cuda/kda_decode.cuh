@@ -3,6 +3,8 @@
 // the Dv columns.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/reduce.cuh"
 #include "cuda/kda.cuh"
 
@@ -129,6 +131,24 @@ __device__ __forceinline__ float4 scaled(float a, float4 b) {
   return {a * b.x, a * b.y, a * b.z, a * b.w};
 }
 
+__device__ __forceinline__ float4 load_four(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+__device__ __forceinline__ float4 load_four(const bf16* from) {
+  const uint2 words = *reinterpret_cast<const uint2*>(from);
+  return {__uint_as_float(words.x << 16), __uint_as_float(words.x & 0xffff0000u),
+          __uint_as_float(words.y << 16), __uint_as_float(words.y & 0xffff0000u)};
+}
+__device__ __forceinline__ void store_four(float* to, float4 value) {
+  *reinterpret_cast<float4*>(to) = value;
+}
+__device__ __forceinline__ void store_four(bf16* to, float4 value) {
+  const __nv_bfloat162 low = __floats2bfloat162_rn(value.x, value.y);
+  const __nv_bfloat162 high = __floats2bfloat162_rn(value.z, value.w);
+  *reinterpret_cast<uint2*>(to) = {reinterpret_cast<const unsigned&>(low),
+                                   reinterpret_cast<const unsigned&>(high)};
+}
+
 template <int kWarps>
 __device__ __forceinline__ float4 sum_warps(const float4 (&partial)[kWarps][kDecodeHead / 4],
                                             int lane) {
@@ -195,23 +215,36 @@ struct DecodeThread {
         first(static_cast<int>(threadIdx.x) * kChannels),
         norm(reinterpret_cast<const float4*>(params.o_norm)[threadIdx.x % 32]) {}
 
-  // `at`: the head's state, [Dk, Dv]. Into L2, ahead of load_state.
-  __device__ void prefetch_state(const float* at) const {
-    constexpr int kLine = 32;  // floats
+  // `at`: the head's state, [Dk, Dv] of float or bf16. Into L2, ahead of load_state.
+  template <typename S>
+  __device__ void prefetch_state(const S* at) const {
+    constexpr int kLine = 128 / sizeof(S);
     for (int i = static_cast<int>(threadIdx.x) * kLine; i < kDecodeHead * kDecodeHead;
          i += 32 * kWarps * kLine) {
       asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
     }
   }
-  __device__ void load_state(const float* at) {
-    const float4* from = reinterpret_cast<const float4*>(at) + warp * kRows * 32 + lane;
+  template <typename S>
+  __device__ void load_state(const S* at) {
+    const S* from = at + warp * kRows * kDecodeHead + 4 * lane;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) state[i] = from[i * 32];
+    for (int i = 0; i < kRows; ++i) state[i] = load_four(from + i * kDecodeHead);
   }
-  __device__ void store_state(float* at) const {
-    float4* to = reinterpret_cast<float4*>(at) + warp * kRows * 32 + lane;
+  template <typename S>
+  __device__ void store_state(S* at) const {
+    S* to = at + warp * kRows * kDecodeHead + 4 * lane;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) to[i * 32] = state[i];
+    for (int i = 0; i < kRows; ++i) store_four(to + i * kDecodeHead, state[i]);
+  }
+  // What store_state and load_state would make of it.
+  template <typename S>
+  __device__ void round_state() {
+    if constexpr (!std::is_same_v<S, float>) {
+#pragma unroll
+      for (float4& s : state) {
+        s = {round_as<S>(s.x), round_as<S>(s.y), round_as<S>(s.z), round_as<S>(s.w)};
+      }
+    }
   }
   __device__ void prepare(DecodeShared<kWarps>& shared, Inputs& in) const {
     prepare_row(p, first, in, shared);

@@ -30,15 +30,26 @@ void check_options(const EngineOptions& options) {
     fail(ErrorCode::kUsage, "max_batch_rows: {} must be a multiple of {} between {} and 65536",
          rows, kBlockTokens, kBlockTokens);
   }
+  if (options.kda_state == KdaState::kBf16 && options.device == "cpu") {
+    fail(ErrorCode::kUnsupported,
+         "KDA states in bf16 are kept by --device cuda and reference; the CPU keeps f32: use "
+         "--kda-state f32");
+  }
+}
+
+DType state_dtype(const EngineOptions& options) {
+  return options.kda_state == KdaState::kBf16 ? DType::kBf16 : DType::kF32;
 }
 
 // What, beside the files, decides the meaning of a saved state.
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
                           const Backend& backend) {
   const std::string kind = options.device.substr(0, options.device.find(':'));
-  return fmt::format("{} {} {} {}", kind,
+  // Nothing for f32: files of before stay valid.
+  const char* state = options.kda_state == KdaState::kBf16 ? " bf16 state" : "";
+  return fmt::format("{} {} {} {}{}", kind,
                      options.activations == Activations::kBf16 ? "bf16" : "f32",
-                     dtype_name(backend.cache_dtype()), config.latent_norm_eps);
+                     dtype_name(backend.cache_dtype()), config.latent_norm_eps, state);
 }
 
 GenerationDefaults generation_defaults(const std::filesystem::path& dir,
@@ -88,7 +99,7 @@ LoadOptions load_options(const EngineOptions& options, const ModelConfig& config
                          Backend& backend) {
   // Made to be measured: untouched memory costs nothing.
   const Workspace workspace(backend, config, options.max_batch_rows);
-  const SequenceState state(backend, config);
+  const SequenceState state(backend, config, state_dtype(options));
   LoadOptions how;
   how.mode = options.load;
   how.memory_limit = options.memory_limit;
@@ -112,7 +123,7 @@ void report_unused(const std::filesystem::path& dir, const BindReport& report) {
 }  // namespace
 
 Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
-                   std::unique_ptr<Backend> chosen, std::int64_t max_rows)
+                   std::unique_ptr<Backend> chosen, const EngineOptions& options)
     : backend(std::move(chosen)),
       store(std::move(loaded.store)),
       placed(std::move(on_device)),
@@ -120,12 +131,12 @@ Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
       mapped(loaded.plan.all_resident()
                  ? nullptr
                  : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
-      state(*backend, model.config()),
+      state(*backend, model.config(), state_dtype(options)),
       pool(state),
-      workspace(*backend, model.config(), max_rows),
+      workspace(*backend, model.config(), options.max_batch_rows),
       info(describe(model, *backend, state)) {
   info.memory = loaded.plan;
-  info.max_batch_rows = max_rows;
+  info.max_batch_rows = options.max_batch_rows;
 }
 
 std::uint64_t Engine::Impl::planned_state_bytes(const SequenceState& state) {
@@ -163,8 +174,8 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
   report_unused(dir, loaded.report);
   std::vector<Buffer> placed;
   if (on_device) placed = place_on_device(*on_device, options, *backend, loaded);
-  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(placed), std::move(backend),
-                                     options.max_batch_rows);
+  auto impl =
+      std::make_unique<Impl>(std::move(loaded), std::move(placed), std::move(backend), options);
   const ModelConfig& config = impl->model.config();
   EngineInfo& info = impl->info;
   info.fingerprint =

@@ -32,7 +32,7 @@ struct ItemProgress {
 struct Engine::Impl {
   // `on_device`: the memory of weights that were placed on the backend.
   Impl(LoadedModel loaded, std::vector<Buffer> on_device, std::unique_ptr<Backend> chosen,
-       std::int64_t max_rows);
+       const EngineOptions& options);
 
   // The state that a plan allows for: a sequence of 2,048 tokens.
   static std::uint64_t planned_state_bytes(const SequenceState& state);

@@ -280,11 +280,14 @@ SuiteCase mix_case(std::int64_t rows) {
 }
 
 SuiteCase kda_case(const char* id, std::int64_t heads, std::int64_t count, std::int64_t rows,
-                   Origin origin) {
+                   Origin origin, DType state = DType::kF32) {
   const bool decodes = origin == Origin::kGenerated;
   const std::string what =
       decodes ? fmt::format("decode B={}", count) : fmt::format("prefill {}x{}", count, rows);
-  return {"kda_mix", fmt::format("{} KDA core H={} {}", id, heads, what), [=](Backend& backend) {
+  const bool half = state == DType::kBf16;
+  return {half ? "kda_mix, bf16 state" : "kda_mix",
+          fmt::format("{} KDA core H={} {}{}", id, heads, what, half ? ", bf16 state" : ""),
+          [=](Backend& backend) {
             const auto m = std::make_shared<SuiteMemory>(backend);
             const KdaShape shape{heads, 128, 128, 4, false};
             make_batch(*m, count, rows, decodes ? 64 : 0, origin);
@@ -300,9 +303,10 @@ SuiteCase kda_case(const char* id, std::int64_t heads, std::int64_t count, std::
             args.o_norm = m->vector(128, 0.8f, 1.2f);
             args.gate_lower_bound = -5.0f;
             args.norm_eps = 1e-5f;
-            const double set_bytes =
-                static_cast<double>(total * width) * 12 +
-                4.0 * static_cast<double>(count * (shape.state_elements() + shape.conv_elements()));
+            const double set_bytes = static_cast<double>(total * width) * 12 +
+                                     static_cast<double>(dtype_bytes(state)) *
+                                         static_cast<double>(count * shape.state_elements()) +
+                                     4.0 * static_cast<double>(count * shape.conv_elements());
             const int sets = sets_for(set_bytes);
             std::vector<KdaMixArgs> all;
             for (int s = 0; s < sets; ++s) {
@@ -314,13 +318,14 @@ SuiteCase kda_case(const char* id, std::int64_t heads, std::int64_t count, std::
               args.gate = m->values(total, width);
               args.out = m->values(total, width);
               args.pool.num_slots = count;
-              args.pool.state =
-                  static_cast<float*>(m->values(count, shape.state_elements(), DType::kF32).data);
+              args.pool.state = m->values(count, shape.state_elements(), state).data;
+              args.pool.dtype = state;
               args.pool.conv =
                   static_cast<float*>(m->values(count, shape.conv_elements(), DType::kF32).data);
               all.push_back(args);
             }
-            const Cost cost = kda_mix_cost(shape, total, count, backend.activation_dtype(), origin);
+            const Cost cost =
+                kda_mix_cost(shape, total, count, backend.activation_dtype(), origin, state);
             const auto call = [all, &backend](int s) {
               kda_mix(backend, all[static_cast<std::size_t>(s)]);
             };
@@ -402,6 +407,9 @@ std::vector<SuiteCase> device_suite() {
   constexpr Origin kPrompt = Origin::kPrompt, kGenerated = Origin::kGenerated;
   for (const std::int64_t n : {1, 32, 256}) list.push_back(kda_case("D1", 96, n, 1, kGenerated));
   for (const std::int64_t n : {1, 8, 32, 128}) list.push_back(kda_case("D2", 12, n, 1, kGenerated));
+  for (const std::int64_t n : {1, 32, 256}) {
+    list.push_back(kda_case("D1", 96, n, 1, kGenerated, DType::kBf16));
+  }
   list.push_back(kda_case("K1", 96, 1, 8192, kPrompt));
   list.push_back(kda_case("K2", 96, 8, 1024, kPrompt));
   list.push_back(kda_case("K3", 12, 1, 8192, kPrompt));
@@ -455,7 +463,7 @@ BenchRow time_suite_case(const SuiteCase& suite_case, Backend& backend, Roof& ro
 
 std::string check_op(const std::string& op, Backend& reference, Backend& candidate) {
   std::string faults;
-  for (const std::vector<OpCase>& cases : {op_cases(), bench_cases()}) {
+  for (const std::vector<OpCase>& cases : {op_cases(), bf16_state_cases(), bench_cases()}) {
     for (const OpCase& op_case : cases) {
       if (op_case.op == op) faults += check_parity(op_case, reference, candidate);
     }

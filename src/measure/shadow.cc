@@ -83,7 +83,8 @@ KdaStatePool ShadowSlots::pool() {
 }
 
 std::vector<float> ShadowSlots::original_state(const KdaMixArgs& args) const {
-  return gather(args.pool.state, slots_, args.shape.state_elements());
+  BALTORO_CHECK(args.pool.dtype == DType::kF32, "compare reads KDA states of f32");
+  return gather(args.pool.f32(), slots_, args.shape.state_elements());
 }
 
 std::vector<float> ShadowSlots::original_conv(const KdaMixArgs& args) const {

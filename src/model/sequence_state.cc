@@ -4,18 +4,21 @@
 
 namespace baltoro {
 
-SequenceState::SequenceState(Backend& backend, const ModelConfig& config)
-    : backend_(backend), kda_shape_(kda_shape(config.kda)), mla_shape_(mla_shape(config.mla)) {
-  const auto f32_bytes = [](std::int64_t elements) {
-    return static_cast<std::size_t>(elements) * sizeof(float);
+SequenceState::SequenceState(Backend& backend, const ModelConfig& config, DType kda_state)
+    : backend_(backend),
+      kda_shape_(kda_shape(config.kda)),
+      kda_state_(kda_state),
+      mla_shape_(mla_shape(config.mla)) {
+  const auto bytes = [](std::int64_t elements, DType dtype) {
+    return static_cast<std::size_t>(elements) * dtype_bytes(dtype);
   };
   const std::size_t page_bytes = static_cast<std::size_t>(kBlockTokens * mla_shape_.cache_width()) *
                                  dtype_bytes(backend.cache_dtype());
   for (const LayerSpec& layer : config.layers) {
     if (layer.mixer == MixerKind::kKda) {
       index_of_layer_.push_back(static_cast<int>(states_.size()));
-      states_.push_back({Buffer(), f32_bytes(kda_shape_.state_elements())});
-      convs_.push_back({Buffer(), f32_bytes(kda_shape_.conv_elements())});
+      states_.push_back({Buffer(), bytes(kda_shape_.state_elements(), kda_state)});
+      convs_.push_back({Buffer(), bytes(kda_shape_.conv_elements(), DType::kF32)});
     } else {
       index_of_layer_.push_back(static_cast<int>(caches_.size()));
       caches_.push_back({Buffer(), page_bytes});
@@ -52,9 +55,10 @@ void SequenceState::reserve_pages(std::int32_t count) {
 
 KdaStatePool SequenceState::kda(int layer) {
   const auto index = static_cast<std::size_t>(index_of_layer_.at(static_cast<std::size_t>(layer)));
-  return {.state = states_.at(index).buffer.f32(),
+  return {.state = states_.at(index).buffer.data(),
           .conv = convs_.at(index).buffer.f32(),
-          .num_slots = num_slots_};
+          .num_slots = num_slots_,
+          .dtype = kda_state_};
 }
 
 MlaCache SequenceState::mla(int layer) {

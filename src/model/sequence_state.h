@@ -19,7 +19,8 @@ namespace baltoro {
 // One thread at a time. Pointers from kda() and mla() are valid until the next reserve.
 class SequenceState {
  public:
-  SequenceState(Backend& backend, const ModelConfig& config);
+  // `kda_state`: how KDA states are stored; kBf16 where the backend serves it.
+  SequenceState(Backend& backend, const ModelConfig& config, DType kda_state = DType::kF32);
 
   Backend& backend() noexcept { return backend_; }
 
@@ -62,6 +63,7 @@ class SequenceState {
 
   Backend& backend_;
   KdaShape kda_shape_;
+  DType kda_state_;
   MlaShape mla_shape_;
   std::vector<int> index_of_layer_;  // among the layers of the same kind
   std::vector<Pool> states_;         // a KDA layer each

@@ -48,6 +48,8 @@ void kda_mix(Backend& backend, const KdaMixArgs& args) {
   check_views(check, args, backend.activation_dtype());
   check_weights(check, args);
   check.pointer("state pool", args.pool.state);
+  check.that(args.pool.dtype == DType::kF32 || args.pool.dtype == DType::kBf16,
+             "a state of f32 or bf16");
   if (shape.conv_elements() > 0) check.pointer("conv pool", args.pool.conv);
   check.slots(args.batch, args.pool.num_slots);
   const TraceZone zone("kda_mix", args.layer);
@@ -55,7 +57,7 @@ void kda_mix(Backend& backend, const KdaMixArgs& args) {
 }
 
 Cost kda_mix_cost(const KdaShape& shape, std::int64_t rows, std::int64_t sequences,
-                  DType activation_dtype, Origin origin) {
+                  DType activation_dtype, Origin origin, DType state_dtype) {
   const double tokens = static_cast<double>(rows);
   const double heads = static_cast<double>(shape.num_heads);
   const double dk = static_cast<double>(shape.head_dim_k);
@@ -78,8 +80,10 @@ Cost kda_mix_cost(const KdaShape& shape, std::int64_t rows, std::int64_t sequenc
   cost.weight_bytes =
       sizeof(float) * (width * channels + heads + static_cast<double>(shape.decay_channels()) + dv);
   cost.activation_bytes = tokens * values * static_cast<double>(dtype_bytes(activation_dtype));
-  cost.state_bytes = static_cast<double>(sequences) * 2 * sizeof(float) *
-                     static_cast<double>(shape.state_elements() + shape.conv_elements());
+  cost.state_bytes =
+      static_cast<double>(sequences) * 2 *
+      (static_cast<double>(dtype_bytes(state_dtype)) * static_cast<double>(shape.state_elements()) +
+       sizeof(float) * static_cast<double>(shape.conv_elements()));
   cost.updated_bytes = cost.state_bytes;
   return cost;
 }

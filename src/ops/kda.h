@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/dtype.h"
 #include "core/tensor_view.h"
 #include "ops/backend.h"
 #include "ops/batch.h"
@@ -35,10 +36,15 @@ struct KdaShape {
 
 // Pools of per-sequence state; a slot's content at position 0 is all zero.
 struct KdaStatePool {
-  float* state = nullptr;  // [slots, H, Dk, Dv]
-  float* conv = nullptr;   // [slots, W - 1, q|k|v channels], oldest first: the projection outputs
-                           // before the conv
+  void* state = nullptr;  // [slots, H, Dk, Dv]
+  float* conv = nullptr;  // [slots, W - 1, q|k|v channels], oldest first: the projection outputs
+                          // before the conv
   std::int64_t num_slots = 0;
+  // Of `state`: kF32, or kBf16 where the backend serves that. A bf16 state is rounded after each
+  // generated row and at the end of each block of a prompt; o reads it as it is before.
+  DType dtype = DType::kF32;
+
+  float* f32() const { return static_cast<float*>(state); }
 };
 
 // For each row t of a sequence, in order. All f32 (reference: double); round() acts in bf16 mode.
@@ -83,8 +89,10 @@ void kda_mix(Backend& backend, const KdaMixArgs& args);
 // One layer over `rows` tokens of `sequences` sequences. FLOPs: 7 H Dk Dv a token (decay 1, predict
 // 2, write 2, read 2) and 2 W a conv channel, for both origins; executed FLOPs of prompts are those
 // of the chunk form, 6 Dk Dv + C (2 Dk + Dv) + C^2 a token and head with C = kBlockTokens. An
-// output gate is counted. State and conv history move once each way per sequence, in f32.
+// output gate is counted. State and conv history move once each way per sequence, the history in
+// f32.
 Cost kda_mix_cost(const KdaShape& shape, std::int64_t rows, std::int64_t sequences,
-                  DType activation_dtype, Origin origin = Origin::kGenerated);
+                  DType activation_dtype, Origin origin = Origin::kGenerated,
+                  DType state_dtype = DType::kF32);
 
 }  // namespace baltoro

@@ -101,6 +101,27 @@ TEST_P(CudaKda, StrongAndWeakDecays) {
   expect_parity(spec, GetParam());
 }
 
+// Few heads, which blocks share; more; enough for the kernel whose blocks stay.
+TEST_P(CudaKda, Bf16States) {
+  BALTORO_NEEDS_GPU();
+  for (const std::int64_t heads : {2, 40, 300}) {
+    KdaCase spec = released_head(
+        "bf16 state",
+        {{1, 7, kGenerated, false}, {1, 90, kGenerated, false}, {1, 0, kGenerated, false}});
+    spec.shape.num_heads = heads;
+    spec.state = DType::kBf16;
+    expect_parity(spec, GetParam());
+    spec.batch.assign(30, {1, 64, kGenerated, false});
+    if (heads == 300) expect_parity(spec, GetParam());
+  }
+  KdaCase spec = released_head(
+      "bf16 state, prompts",
+      {{100, 0, kPrompt, true}, {5, 70, kGenerated, false}, {200, 37, kPrompt, true}});
+  spec.shape.num_heads = 2;
+  spec.state = DType::kBf16;
+  expect_parity(spec, GetParam());
+}
+
 TEST_P(CudaKda, LongPrompts) {
   BALTORO_NEEDS_GPU();
   expect_parity(released_head("1000", {{1000, 0, kPrompt, true}}), GetParam());
@@ -112,7 +133,8 @@ TEST_P(CudaKda, LongPrompts) {
 // One layer's memory on the device and random content of `rows` rows.
 class Layer {
  public:
-  Layer(Backend& backend, std::int64_t rows, std::int64_t heads = 2, std::int64_t slots = 6)
+  Layer(Backend& backend, std::int64_t rows, DType state = DType::kF32, std::int64_t heads = 2,
+        std::int64_t slots = 6)
       : backend_(backend), rows_(rows) {
     args_.shape = {heads, 128, 128, 4, false};
     const std::int64_t wide = heads * 128;
@@ -131,6 +153,7 @@ class Layer {
     args_.gate_lower_bound = -5.0f;
     args_.norm_eps = 1e-5f;
     args_.pool.num_slots = slots;
+    args_.pool.dtype = state;
     args_.pool.state = pool(args_.shape.state_elements());
     args_.pool.conv = pool(args_.shape.conv_elements());
     out_ = backend_.allocate(bytes(wide), "out");
@@ -164,7 +187,9 @@ class Layer {
   }
   std::vector<std::byte> state(std::int32_t slot) {
     const auto size = static_cast<std::size_t>(args_.shape.state_elements());
-    return download(args_.pool.state + static_cast<std::size_t>(slot) * size, size * sizeof(float));
+    const std::size_t item = size * dtype_bytes(args_.pool.dtype);
+    return download(
+        static_cast<std::byte*>(args_.pool.state) + static_cast<std::size_t>(slot) * item, item);
   }
   std::vector<std::byte> history(std::int32_t slot) {
     const auto size = static_cast<std::size_t>(args_.shape.conv_elements());
@@ -242,29 +267,33 @@ TEST_P(CudaKda, SplitSlotAndNeighbourDoNotChangeABit) {
   BALTORO_NEEDS_GPU();
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
   constexpr std::int64_t kRows = 300;
-  Layer whole(*cuda, kRows), split(*cuda, kRows);
-  whole.run(0, kRows, 0, 0, kPrompt);
-  split.run(0, 64, 0, 2, kPrompt);
-  split.run(64, 64, 0, 2, kPrompt);
-  split.run(128, kRows - 128, 40, 2, kPrompt);
-  // The neighbour of the last call wrote over rows [88, 128).
-  EXPECT_EQ(whole.out(0, 88), split.out(0, 88));
-  EXPECT_EQ(whole.out(128, kRows - 128), split.out(128, kRows - 128));
-  for (const std::int32_t slot : {0, 1}) {
-    EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << slot;
-    EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << slot;
+  for (const DType state : {DType::kF32, DType::kBf16}) {
+    Layer whole(*cuda, kRows, state), split(*cuda, kRows, state);
+    whole.run(0, kRows, 0, 0, kPrompt);
+    split.run(0, 64, 0, 2, kPrompt);
+    split.run(64, 64, 0, 2, kPrompt);
+    split.run(128, kRows - 128, 40, 2, kPrompt);
+    // The neighbour of the last call wrote over rows [88, 128).
+    EXPECT_EQ(whole.out(0, 88), split.out(0, 88));
+    EXPECT_EQ(whole.out(128, kRows - 128), split.out(128, kRows - 128));
+    for (const std::int32_t slot : {0, 1}) {
+      EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << slot;
+      EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << slot;
+    }
   }
 }
 
 TEST_P(CudaKda, GeneratedRowsOneByOneOrTogether) {
   BALTORO_NEEDS_GPU();
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
-  Layer together(*cuda, 12), single(*cuda, 12);
-  together.run(0, 12, 0, 0, kGenerated);
-  for (std::int64_t row = 0; row < 12; ++row) single.run(row, 1, 0, 2, kGenerated);
-  EXPECT_EQ(together.out(0, 12), single.out(0, 12));
-  EXPECT_EQ(together.state(0), single.state(2));
-  EXPECT_EQ(together.history(0), single.history(2));
+  for (const DType state : {DType::kF32, DType::kBf16}) {
+    Layer together(*cuda, 12, state), single(*cuda, 12, state);
+    together.run(0, 12, 0, 0, kGenerated);
+    for (std::int64_t row = 0; row < 12; ++row) single.run(row, 1, 0, 2, kGenerated);
+    EXPECT_EQ(together.out(0, 12), single.out(0, 12));
+    EXPECT_EQ(together.state(0), single.state(2));
+    EXPECT_EQ(together.history(0), single.history(2));
+  }
 }
 
 // Enough heads for the kernel whose blocks stay, and few.
@@ -272,15 +301,17 @@ TEST_P(CudaKda, ManyGeneratedRowsGiveTheBitsOfFew) {
   BALTORO_NEEDS_GPU();
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
   constexpr std::int64_t kRows = 300, kHeads = 32;
-  Layer together(*cuda, kRows, kHeads, kRows), apart(*cuda, kRows, kHeads, kRows);
-  for (int step = 0; step < 2; ++step) {
-    together.decode(0, kRows);
-    for (std::int64_t row = 0; row < kRows; row += 20) apart.decode(row, 20);
-  }
-  EXPECT_EQ(together.out(0, kRows), apart.out(0, kRows));
-  for (const std::int32_t slot : {0, 150, 299}) {
-    EXPECT_EQ(together.state(slot), apart.state(slot)) << slot;
-    EXPECT_EQ(together.history(slot), apart.history(slot)) << slot;
+  for (const DType state : {DType::kF32, DType::kBf16}) {
+    Layer together(*cuda, kRows, state, kHeads, kRows), apart(*cuda, kRows, state, kHeads, kRows);
+    for (int step = 0; step < 2; ++step) {
+      together.decode(0, kRows);
+      for (std::int64_t row = 0; row < kRows; row += 20) apart.decode(row, 20);
+    }
+    EXPECT_EQ(together.out(0, kRows), apart.out(0, kRows));
+    for (const std::int32_t slot : {0, 150, 299}) {
+      EXPECT_EQ(together.state(slot), apart.state(slot)) << slot;
+      EXPECT_EQ(together.history(slot), apart.history(slot)) << slot;
+    }
   }
 }
 

@@ -59,6 +59,17 @@ TEST_P(CudaParity, EveryCaseAgreesWithTheReference) {
   EXPECT_GT(tried, 0);
 }
 
+TEST(CudaParityOfBf16States, EveryCaseAgreesWithTheReference) {
+  BALTORO_NEEDS_GPU();
+  for (const Activations activations : {Activations::kF32, Activations::kBf16}) {
+    const auto reference = make_reference_backend(activations);
+    const auto cuda = make_cuda_backend({.activations = activations});
+    for (const OpCase& op_case : bf16_state_cases()) {
+      EXPECT_EQ(check_parity(op_case, *reference, *cuda), "");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, CudaParity, testing::ValuesIn(all_settings()), setting_name);
 
 }  // namespace

@@ -88,15 +88,15 @@ TEST_F(TimelineOwnership, PoolsGrowAndKeepTheirContent) {
   std::vector<std::unique_ptr<Timeline>> many;
   for (int i = 0; i < 20; ++i) {
     many.push_back(std::make_unique<Timeline>(pool_));
-    state_.kda(0).state[many.back()->live_slot * 8] = static_cast<float>(i + 1);
+    state_.kda(0).f32()[many.back()->live_slot * 8] = static_cast<float>(i + 1);
   }
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(state_.kda(0).state[many[static_cast<std::size_t>(i)]->live_slot * 8],
+    EXPECT_EQ(state_.kda(0).f32()[many[static_cast<std::size_t>(i)]->live_slot * 8],
               static_cast<float>(i + 1));
   }
   many.clear();
   Timeline fresh(pool_);
-  EXPECT_EQ(state_.kda(0).state[fresh.live_slot * 8], 0.0f) << "a reused slot starts at zero";
+  EXPECT_EQ(state_.kda(0).f32()[fresh.live_slot * 8], 0.0f) << "a reused slot starts at zero";
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class FaultyBackend final : public ForwardingBackend {
     inner_->kda_mix(args);
     spoil("kda_mix", args.layer, args.out);
     if (op_ == "kda state" && args.layer == layer_) {
-      args.pool.state[args.batch.sequences[0].state_slot * args.shape.state_elements()] += 1;
+      args.pool.f32()[args.batch.sequences[0].state_slot * args.shape.state_elements()] += 1;
     }
   }
   void mla_prefill(const MlaArgs& args) override {

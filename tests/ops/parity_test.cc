@@ -41,7 +41,9 @@ bool has_poisoned_row(const OpCase& c) {
 // and guards stay as they were.
 TEST(CaseList, ReferenceReadsNothingPoisonedAndWritesNothingElse) {
   for (const auto& backend : {test::reference_f32(), test::reference_bf16()}) {
-    for (const OpCase& c : op_cases()) {
+    std::vector<OpCase> cases = op_cases();
+    for (OpCase& c : bf16_state_cases()) cases.push_back(std::move(c));
+    for (const OpCase& c : cases) {
       SCOPED_TRACE(c.op + " " + c.name);
       PreparedOp prepared = c.prepare(*backend);
       prepared.run();

@@ -155,13 +155,15 @@ __global__ void __launch_bounds__(128)
 template <int kWarps>
 void scan(const Context& context, const KdaParams<bf16>& p, const DeviceBatch& batch,
           const BlockWindow& window) {
-  launch({.name = "kda_mix, walk over blocks",
-          .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
-                       8 / kWarps),
-          .block = dim3(32 * kWarps),
-          .shared_bytes = sizeof(ScanShared),
-          .stream = context.stream},
-         scan_blocks<kWarps>, p, window);
+  with_state_type(p, [&](auto state) {
+    launch({.name = "kda_mix, walk over blocks",
+            .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
+                         8 / kWarps),
+            .block = dim3(32 * kWarps),
+            .shared_bytes = sizeof(ScanShared),
+            .stream = context.stream},
+           scan_blocks<kWarps, decltype(state)>, p, window);
+  });
 }
 
 }  // namespace

@@ -30,21 +30,22 @@ __device__ __forceinline__ float sum_warps(const float (&partial)[kWarps][kColum
   return sum;
 }
 
-// The block's columns of a head's state: the warp's rows, the lane's column.
+// The block's columns of a head's state, of S: the warp's rows, the lane's column.
+template <typename S>
 struct StateColumns {
-  float* at;  // row 0, column of the lane
+  S* at;  // row 0, column of the lane
   float value[kRows];
 
-  __device__ __forceinline__ float* row(int i) const {
+  __device__ __forceinline__ S* row(int i) const {
     return at + (static_cast<int>(threadIdx.x) / 32 * kRows + i) * kDecodeHead;
   }
   __device__ __forceinline__ void load() {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) value[i] = *row(i);
+    for (int i = 0; i < kRows; ++i) value[i] = to_f32(*row(i));
   }
   __device__ __forceinline__ void store() const {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) *row(i) = value[i];
+    for (int i = 0; i < kRows; ++i) *row(i) = from_f32<S>(value[i]);
   }
 
   // The delta rule of one row, as DecodeThread::advance; the block's outputs go to all blocks.
@@ -70,13 +71,13 @@ struct StateColumns {
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      value[i] = value[i] + norms.k * shared.k[warp * kRows + i] * delta;
+      value[i] = round_as<S>(value[i] + norms.k * shared.k[warp * kRows + i] * delta);
     }
   }
 };
 
 // Grid: (block of a head, sequence).
-template <typename T>
+template <typename T, typename S>
 __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
     share_rows(KdaParams<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
   const int head = static_cast<int>(blockIdx.x) / kShareBlocks;
   const int share = static_cast<int>(blockIdx.x) % kShareBlocks;
   const DeviceSequence sequence = p.sequences[blockIdx.y];
-  float* own = head_state(p, sequence.state_slot, head) + share * kColumns;
+  S* own = head_state<S>(p, sequence.state_slot, head) + share * kColumns;
   if (thread < kDecodeHead) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(own + thread * kDecodeHead));
   }
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
   sm90::cluster_wait();  // every block has started: its shared memory may be written
   wait_for_previous_kernel();
   if (!sequence.is_generated) return;
-  StateColumns state{own + lane, {}};
+  StateColumns<S> state{own + lane, {}};
   state.load();
   in.load_slot(p, sequence.state_slot, head, first);
   for (std::int64_t t = 0; t < sequence.num_rows; ++t) {
@@ -127,19 +128,21 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
 template <typename T>
 bool has_kda_share(const Context& context) {
   cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, share_rows<T>), "look at the KDA kernels");
+  check(cudaFuncGetAttributes(&attributes, share_rows<T, float>), "look at the KDA kernels");
   return context.device.is_hopper() && attributes.ptxVersion >= 90;
 }
 
 template <typename T>
 void kda_share(Context& context, const KdaParams<T>& p, const DeviceBatch& batch) {
-  launch({.name = "kda_mix, generated rows of few heads",
-          .grid = dim3(static_cast<unsigned>(p.heads * kShareBlocks),
-                       static_cast<unsigned>(batch.num_sequences)),
-          .block = dim3(kThreads),
-          .stream = context.stream,
-          .overlap = true},
-         share_rows<T>, p);
+  with_state_type(p, [&](auto state) {
+    launch({.name = "kda_mix, generated rows of few heads",
+            .grid = dim3(static_cast<unsigned>(p.heads * kShareBlocks),
+                         static_cast<unsigned>(batch.num_sequences)),
+            .block = dim3(kThreads),
+            .stream = context.stream,
+            .overlap = true},
+           share_rows<T, decltype(state)>, p);
+  });
 }
 
 template bool has_kda_share<float>(const Context&);

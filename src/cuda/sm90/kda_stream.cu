@@ -10,35 +10,40 @@ namespace baltoro::cuda {
 namespace {
 
 constexpr int kWarps = 8;  // that compute; one more copies
-constexpr int kStages = 3;
-constexpr std::uint32_t kStateBytes = kDecodeHead * kDecodeHead * sizeof(float);
+constexpr int kStateSize = kDecodeHead * kDecodeHead;
 
+// Of states of S: as many bytes are under way for either type.
+template <typename S>
 struct StreamShared {
-  float state[kStages][kStateBytes / sizeof(float)];
+  static constexpr int kStages = 3 * sizeof(float) / sizeof(S);
+  static constexpr std::uint32_t kStateBytes = kStateSize * sizeof(S);
+  S state[kStages][kStateSize];
   DecodeShared<kWarps> row;
   std::uint64_t full[kStages];  // the state is there
   std::uint64_t done[kStages];  // the state after its rows is there
 };
 
 // Items of one block: (sequence, head) pairs blockIdx.x, + gridDim.x, ...
-template <typename T>
-__device__ float* item_state(const KdaParams<T>& p, int item) {
-  return head_state(p, p.sequences[item / p.heads].state_slot, item % p.heads);
+template <typename S, typename T>
+__device__ S* item_state(const KdaParams<T>& p, int item) {
+  return head_state<S>(p, p.sequences[item / p.heads].state_slot, item % p.heads);
 }
 
-template <typename T>
-__device__ void copy_states(const KdaParams<T>& p, StreamShared& s, int num_items) {
+template <typename T, typename S>
+__device__ void copy_states(const KdaParams<T>& p, StreamShared<S>& s, int num_items) {
+  constexpr int kStages = StreamShared<S>::kStages;
+  constexpr std::uint32_t kStateBytes = StreamShared<S>::kStateBytes;
   const int step = static_cast<int>(gridDim.x);
   const auto bring = [&](int item, int stage) {
     barrier_expect(&s.full[stage], kStateBytes);
-    bulk_load(s.state[stage], item_state(p, item), kStateBytes, &s.full[stage]);
+    bulk_load(s.state[stage], item_state<S>(p, item), kStateBytes, &s.full[stage]);
   };
   int ahead = static_cast<int>(blockIdx.x);
   for (int i = 0; i < kStages && ahead < num_items; ++i, ahead += step) bring(ahead, i);
   int i = 0;
   for (int item = static_cast<int>(blockIdx.x); item < num_items; item += step, ++i) {
     const int stage = i % kStages;
-    float* to = item_state(p, item);
+    S* to = item_state<S>(p, item);
     barrier_wait(&s.done[stage], (i / kStages) & 1);
     bulk_store(to, s.state[stage], kStateBytes);
     if (ahead < num_items) bring(ahead, stage);
@@ -46,11 +51,12 @@ __device__ void copy_states(const KdaParams<T>& p, StreamShared& s, int num_item
   }
 }
 
-template <typename T>
+template <typename T, typename S>
 __global__ void __launch_bounds__(32 * (kWarps + 1), 1) stream_rows(KdaParams<T> p, int num_items) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(128) unsigned char raw[];
-  StreamShared& s = *reinterpret_cast<StreamShared*>(raw);
+  constexpr int kStages = StreamShared<S>::kStages;
+  StreamShared<S>& s = *reinterpret_cast<StreamShared<S>*>(raw);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(&s.full[i], 1);
@@ -105,18 +111,20 @@ __global__ void __launch_bounds__(32 * (kWarps + 1), 1) stream_rows(KdaParams<T>
 template <typename T>
 bool has_kda_stream(const Context& context) {
   cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, stream_rows<T>), "look at the KDA kernels");
+  check(cudaFuncGetAttributes(&attributes, stream_rows<T, float>), "look at the KDA kernels");
   return context.device.is_hopper() && attributes.ptxVersion >= 90;
 }
 
 template <typename T>
 void kda_stream(Context& context, const KdaParams<T>& p, const DeviceBatch& batch) {
-  launch({.name = "kda_mix, many generated rows",
-          .grid = dim3(static_cast<unsigned>(context.device.num_sms)),
-          .block = dim3(32 * (kWarps + 1)),
-          .shared_bytes = sizeof(StreamShared),
-          .stream = context.stream},
-         stream_rows<T>, p, p.heads * batch.num_sequences);
+  with_state_type(p, [&](auto state) {
+    launch({.name = "kda_mix, many generated rows",
+            .grid = dim3(static_cast<unsigned>(context.device.num_sms)),
+            .block = dim3(32 * (kWarps + 1)),
+            .shared_bytes = sizeof(StreamShared<decltype(state)>),
+            .stream = context.stream},
+           stream_rows<T, decltype(state)>, p, p.heads * batch.num_sequences);
+  });
 }
 
 template bool has_kda_stream<float>(const Context&);

@@ -179,6 +179,27 @@ void add_mla_cases(std::vector<OpCase>& list) {
 
 }  // namespace
 
+std::vector<OpCase> bf16_state_cases() {
+  std::vector<OpCase> list;
+  const auto add = [&](const char* name, const KdaShape& shape, std::vector<SequenceCase> batch) {
+    KdaCase spec;
+    spec.name = name;
+    spec.shape = shape;
+    spec.batch = std::move(batch);
+    spec.gate_lower_bound = -5.0f;
+    spec.state = DType::kBf16;
+    list.push_back(make_case(spec));
+  };
+  add("small", {2, 16, 16, 4, false}, mixed_batch());
+  add("odd", {3, 5, 7, 3, false}, mixed_batch());
+  add("per head", {2, 16, 8, 4, true}, mixed_batch());
+  add("released head", {2, 128, 128, 4, false},
+      {{100, 0, kPrompt, true}, {1, 63, kGenerated, false}, {3, 130, kGenerated, false}});
+  add("decode", {2, 16, 16, 4, false},
+      {{1, 64, kGenerated, false}, {1, 1, kGenerated, false}, {5, 300, kGenerated, false}});
+  return list;
+}
+
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> list;
   add_row_cases(list);

@@ -50,6 +50,9 @@ struct OpCase {
 // The whole list; about a hundred small cases.
 std::vector<OpCase> op_cases();
 
+// kda_mix with bf16 states, for backends that serve them.
+std::vector<OpCase> bf16_state_cases();
+
 // Some forty larger cases in the shapes of the released models, for benchmarks.
 std::vector<OpCase> bench_cases();
 
@@ -141,6 +144,7 @@ struct KdaCase {
   float decay_scale = 3;                // decay logits are uniform in [-scale, scale)
   float decay_shift = 0;                // added to each
   std::optional<float> constant_decay;  // all decay logits, biases 0, a_log 0
+  DType state = DType::kF32;            // with kBf16 the op is "kda_mix, bf16 state"
   std::uint64_t seed = 1;
 };
 OpCase make_case(const KdaCase& spec);

@@ -120,6 +120,10 @@ float* OpMemory::state_f32(const std::string& name, const std::vector<float>& va
   return static_cast<float*>(place_values(name, values, DType::kF32, false));
 }
 
+void* OpMemory::state(const std::string& name, const std::vector<float>& values, DType dtype) {
+  return place_values(name, values, dtype, false);
+}
+
 std::int32_t* OpMemory::state_i32(const std::string& name,
                                   const std::vector<std::int32_t>& values) {
   return static_cast<std::int32_t*>(

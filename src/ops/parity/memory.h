@@ -38,6 +38,7 @@ class OpMemory {
   const float* input_f32(const std::string& name, const std::vector<float>& values);
   const std::int32_t* input_i32(const std::string& name, const std::vector<std::int32_t>& values);
   // Updated by the op and part of outputs().
+  void* state(const std::string& name, const std::vector<float>& values, DType dtype);
   float* state_f32(const std::string& name, const std::vector<float>& values);
   std::int32_t* state_i32(const std::string& name, const std::vector<std::int32_t>& values);
   void* cache(const std::string& name, const std::vector<float>& values);

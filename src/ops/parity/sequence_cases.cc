@@ -137,8 +137,9 @@ KdaMixArgs kda_args(OpMemory& memory, const KdaCase& spec, const BatchStorage& b
   args.o_norm = memory.input_f32("o_norm", o_norm);
   args.norm_eps = 1e-5f;
   args.pool.num_slots = batch.num_slots;
-  args.pool.state =
-      memory.state_f32("state", pool_values(batch, "state", shape.state_elements(), spec.seed));
+  args.pool.dtype = spec.state;
+  args.pool.state = memory.state(
+      "state", pool_values(batch, "state", shape.state_elements(), spec.seed), spec.state);
   args.pool.conv =
       memory.state_f32("conv", pool_values(batch, "conv", shape.conv_elements(), spec.seed));
   args.out = memory.output("out", rows, values);
@@ -177,7 +178,7 @@ MlaArgs mla_args(OpMemory& memory, const MlaCase& spec, const BatchStorage& batc
 Cost kda_cost(const KdaCase& spec, DType dtype) {
   Cost cost;
   for (const SequenceCase& c : spec.batch) {
-    Cost one = kda_mix_cost(spec.shape, c.rows, 1, dtype, c.origin);
+    Cost one = kda_mix_cost(spec.shape, c.rows, 1, dtype, c.origin, spec.state);
     if (cost.weight_bytes > 0) one.weight_bytes = 0;  // read once for the whole batch
     cost += one;
   }
@@ -215,7 +216,8 @@ OpCase make_case(const KdaCase& spec) {
         std::move(memory), [&backend, batch, args] { kda_mix(backend, args); },
         kda_cost(spec, backend.activation_dtype()));
   };
-  return {"kda_mix", spec.name + " " + batch_name(spec.batch), prepare};
+  const char* op = spec.state == DType::kF32 ? "kda_mix" : "kda_mix, bf16 state";
+  return {op, spec.name + " " + batch_name(spec.batch), prepare};
 }
 
 OpCase make_case(const MlaCase& spec) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/dtype.h"
 #include "ops/reference/kda_rule.h"
 #include "ops/reference/mix_norm.h"
 
@@ -67,8 +68,33 @@ class SequenceMixer {
   float* conv_slot(std::int64_t slot) const {
     return args_.pool.conv + slot * shape_.conv_elements();
   }
-  float* state_slot(std::int64_t slot) const {
-    return args_.pool.state + slot * shape_.state_elements();
+  std::byte* state_slot(std::int64_t slot) const {
+    return static_cast<std::byte*>(args_.pool.state) +
+           static_cast<std::size_t>(slot * shape_.state_elements()) * dtype_bytes(args_.pool.dtype);
+  }
+  // Of one head of the live slot.
+  std::vector<double> load_state(std::int64_t head) const {
+    const std::int64_t size = shape_.head_dim_k * shape_.head_dim_v;
+    const std::byte* slot = state_slot(sequence_.state_slot);
+    std::vector<double> state;
+    for (std::int64_t i = head * size; i < (head + 1) * size; ++i) {
+      state.push_back(args_.pool.dtype == DType::kF32
+                          ? reinterpret_cast<const float*>(slot)[i]
+                          : bf16_to_f32(reinterpret_cast<const std::uint16_t*>(slot)[i]));
+    }
+    return state;
+  }
+  void store_state(std::int64_t head, const std::vector<double>& state) const {
+    std::byte* slot = state_slot(sequence_.state_slot);
+    auto at = static_cast<std::size_t>(head) * state.size();
+    for (const double value : state) {
+      const auto rounded = static_cast<float>(value);
+      if (args_.pool.dtype == DType::kF32) {
+        reinterpret_cast<float*>(slot)[at++] = rounded;
+      } else {
+        reinterpret_cast<std::uint16_t*>(slot)[at++] = f32_to_bf16(rounded);
+      }
+    }
   }
   ConvStream stream(const ConstTensorView& view, const float* taps, std::int64_t offset) const {
     return {view.f32() + sequence_.first_row * view.cols(),
@@ -124,16 +150,14 @@ class SequenceMixer {
 
   void mix_head(std::int64_t head, std::int64_t begin, std::int64_t end) const {
     const RuleInputs in = inputs_of(head, begin, end);
-    float* stored = state_slot(sequence_.state_slot) + head * in.dk * in.dv;
-    std::vector<double> state(stored, stored + in.dk * in.dv);
+    std::vector<double> state = load_state(head);
     std::vector<double> o(static_cast<std::size_t>(in.n * in.dv));
     if (sequence_.origin == Origin::kPrompt) {
       kda_chunk(in, state.data(), o.data());
     } else {
       kda_recurrent_step(in, 0, state.data(), o.data());
     }
-    std::transform(state.begin(), state.end(), stored,
-                   [](double value) { return static_cast<float>(value); });
+    store_state(head, state);
     for (double& value : o) value = round_(value);
     for (std::int64_t i = 0; i < in.n; ++i) {
       const std::int64_t at =
@@ -156,8 +180,8 @@ class SequenceMixer {
   }
 
   void take_snapshot(std::int64_t end) const {
-    const float* live = state_slot(sequence_.state_slot);
-    std::copy(live, live + shape_.state_elements(), state_slot(sequence_.boundary_slot));
+    std::copy(state_slot(sequence_.state_slot), state_slot(sequence_.state_slot + 1),
+              state_slot(sequence_.boundary_slot));
     store_history(end, sequence_.boundary_slot);
   }
 
