@@ -165,9 +165,9 @@ void HostedBackend::kda_mix(const KdaMixArgs& args) {
   there.dt_bias = call.array(args.dt_bias, shape.decay_channels());
   there.o_norm = call.array(args.o_norm, shape.head_dim_v);
   const std::int64_t slots = args.pool.num_slots;
-  there.pool.state = call.bytes_in_out(
-      args.pool.state,
-      static_cast<std::size_t>(slots * shape.state_elements()) * dtype_bytes(args.pool.dtype));
+  there.pool.state =
+      call.bytes_in_out(args.pool.state, static_cast<std::size_t>(slots * shape.state_elements()) *
+                                             dtype_bytes(args.pool.dtype));
   there.pool.conv = call.array_in_out(args.pool.conv, slots * shape.conv_elements());
   there.out = call.in_out(args.out);
   device_->kda_mix(there);
