@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "baltoro/version.h"
 #include "core/error.h"
@@ -70,14 +72,28 @@ class Exchange {
     return late ? error_code(asio::error::timed_out) : *result;
   }
 
+  // Addresses, and localhost, need no resolver: a static program has none of its own.
+  std::vector<tcp::endpoint> endpoints(error_code& error) {
+    const auto port = static_cast<std::uint16_t>(std::stoul(url_.port));
+    const asio::ip::address address = asio::ip::make_address(url_.host, error);
+    if (!error) return {{address, port}};
+    error = {};
+    if (url_.host == "localhost") {
+      return {{asio::ip::address_v4::loopback(), port}, {asio::ip::address_v6::loopback(), port}};
+    }
+    std::vector<tcp::endpoint> found;
+    for (const auto& entry : tcp::resolver(io_).resolve(url_.host, url_.port, error)) {
+      found.push_back(entry.endpoint());
+    }
+    return found;
+  }
+
   void connect() {
-    tcp::resolver resolver(io_);
     error_code error;
-    const auto endpoints = resolver.resolve(url_.host, url_.port, error);
+    const std::vector<tcp::endpoint> places = endpoints(error);
     if (!error) {
-      error =
-          wait([&](auto handler) { asio::async_connect(socket_, endpoints, std::move(handler)); },
-               kConnectTimeout);
+      error = wait([&](auto handler) { asio::async_connect(socket_, places, std::move(handler)); },
+                   kConnectTimeout);
     }
     if (!error || stopped_) return;
     fail(ErrorCode::kIo, "{} cannot be reached: {}; is the server running there?", url_.text,

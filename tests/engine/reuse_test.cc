@@ -111,6 +111,23 @@ TEST_P(Reusing, LiveHasTheBitsOfTheUninterruptedTranscript) {
   }
 }
 
+TEST_P(Reusing, AnAnswerThatFailedIsNotKept) {
+  start(PrefixReuse::kLive);
+  Answer failing;
+  std::vector<TokenId> generated;
+  GenerationRequest request = failing.request(prompt(150), 9);
+  request.on_token = [&](int /*choice*/, const GeneratedToken& token) -> bool {
+    generated.push_back(token.choice.token);
+    if (token.index == 4) throw std::runtime_error("bad consumer");
+    return true;
+  };
+  scheduler_->submit(request);
+  EXPECT_EQ(failing.end().reason, EndReason::kFailed);
+  ASSERT_EQ(generated.size(), 5u);
+  Asked& next = ask(prompt(150) + generated + prompt(5, 1));
+  EXPECT_EQ(reused(next), 128) << "what was read before it failed is good";
+}
+
 TEST_P(Reusing, LiveGoesOnWithoutNewTokens) {
   start(PrefixReuse::kLive);
   Asked& first = ask(prompt(20), 5);

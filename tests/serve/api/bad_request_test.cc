@@ -125,6 +125,12 @@ TEST(BadRequest, APromptBeyondTheContextHasItsOwnCode) {
   const auto long_answer = server.chat(with(R"("max_tokens": 20000)"));
   EXPECT_EQ(long_answer->json()["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(server.chat(with(R"("max_tokens": 10000)"))->status(), 200);
+  const auto room = 20000 - static_cast<std::int64_t>(server.prompt().size());
+  const auto asking = [&](std::int64_t tokens) {
+    return server.chat(with(fmt::format(R"("max_tokens": {})", tokens)))->status();
+  };
+  EXPECT_EQ(asking(room), 200);
+  EXPECT_EQ(asking(room + 1), 400);
   // Without a length the answer gets what is left.
   const auto rest = server.chat(R"({"messages": [{"role": "user", "content": ")" +
                                 std::string(18000, 'x') + "\"}]}");

@@ -403,6 +403,22 @@ TEST(Chat, ARequestThatEndedEarlyTellsWhatItTook) {
   }
 }
 
+TEST(Chat, EveryRequestHasTheServersDeadline) {
+  FakeServer server(xtml_specials(), std::chrono::seconds(600));
+  const auto before = std::chrono::steady_clock::now();
+  server.chat(hello());
+  const auto after = std::chrono::steady_clock::now();
+  const auto deadline = server.scheduler.requests.back().deadline;
+  ASSERT_TRUE(deadline.has_value());
+  EXPECT_GE(*deadline, before + std::chrono::seconds(600));
+  EXPECT_LE(*deadline, after + std::chrono::seconds(600));
+  EXPECT_FALSE([] {
+    FakeServer unlimited;
+    unlimited.chat(hello());
+    return unlimited.scheduler.requests.back().deadline.has_value();
+  }());
+}
+
 TEST(Chat, AClientThatHasGoneAlreadyIsNotAnswered) {
   FakeServer server;
   server.scheduler.hold = true;

@@ -91,8 +91,12 @@ class FakeScheduler {
 
 // An Api over the fake scheduler, for one format of the family.
 struct FakeServer {
-  explicit FakeServer(const std::vector<std::string>& specials = xtml_specials())
-      : tokenizer(byte_tokenizer(specials)), scheduler(tokenizer), api(model()) {}
+  explicit FakeServer(const std::vector<std::string>& specials = xtml_specials(),
+                      std::optional<std::chrono::seconds> time_limit = std::nullopt)
+      : tokenizer(byte_tokenizer(specials)),
+        scheduler(tokenizer),
+        timeout(time_limit),
+        api(model()) {}
 
   Model model() {
     Model out{
@@ -110,7 +114,7 @@ struct FakeServer {
         .vocab_size = tokenizer.vocab_size(),
         .max_context = 20000,
         .default_max_tokens = 5000,
-        .timeout = std::nullopt,
+        .timeout = timeout,
         .fingerprint = "fp_1",
         .banned = {},
         .submit =
@@ -150,6 +154,7 @@ struct FakeServer {
 
   Tokenizer tokenizer;
   FakeScheduler scheduler;
+  std::optional<std::chrono::seconds> timeout;
   Api api;
 };
 
