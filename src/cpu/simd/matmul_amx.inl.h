@@ -12,9 +12,18 @@ namespace {
 // Columns of a panel. Weights, activations and sums of two blocks then share L1 (measured: 384 and
 // 512 lose up to half of MXFP4's speed).
 constexpr std::int64_t kAmxDepth = 256;
+// The same where one block of rows waits for weights with scales. They are then read row by row, in longer pieces,
+// and lines asked for ahead, over the end of a row: side by side, 32 rows give no prefetcher a stream to follow. (For
+// bf16 weights, which can be multiplied where they lie, this was no faster.)
+constexpr std::int64_t kFewDepth = 512;
 constexpr std::int64_t kTileWords = 512;  // of bf16: 16 weight rows, 32 columns
 constexpr std::int64_t kTileSums = 256;   // of f32
 constexpr std::int64_t kOutputTiles = kMatmulOutputs / 16;
+// How far ahead of what is read; 16 KiB was slower.
+constexpr std::int64_t kAheadBytes = 6144;
+// Words of a panel, and of activations that are packed here.
+constexpr std::int64_t kPanelWords = kMatmulOutputs * kFewDepth;
+static_assert(kPanelWords >= kMatmulRows * kAmxDepth && kFewDepth >= kAmxDepth);
 // Where weights are bf16 and met by few rows, tiles are read in place.
 constexpr std::int64_t kDirectTileRows = 32;
 
@@ -165,15 +174,62 @@ class AmxMatmul {
       : a_(args),
         sums_(args.scratch),
         panel_(reinterpret_cast<std::uint16_t*>(sums_ + kPackedGroup * kMatmulOutputs)),
-        place_(panel_ + kMatmulOutputs * kAmxDepth),
+        place_(panel_ + kPanelWords),
         blocks_((args.num_rows + kPackedRows - 1) / kPackedRows),
         tail_(args.num_rows - (blocks_ - 1) * kPackedRows),
         outputs_(args.num_outputs > 16 ? 2 : 1) {
-    static_assert(kPackedGroup * kMatmulOutputs + (kMatmulOutputs + kMatmulRows) * kAmxDepth / 2 <=
-                  kMatmulScratchFloats);
+    static_assert(kPackedGroup * kMatmulOutputs + kPanelWords <= kMatmulScratchFloats);
   }
 
   void run() {
+    if (blocks_ == 1 && Reader::kOrder != LeafFormat::kBf16) {
+      run_few();
+    } else {
+      run_many();
+    }
+    _tile_release();
+    for (std::int64_t b = 0; b < blocks_; ++b) write(b);
+  }
+
+ private:
+  // The same sums in the same order: a tile of sums is kept exactly between two depth blocks.
+  void run_few() {
+    // Codes of MXFP4 are short, and decoding them from a cache wants the smaller panel.
+    constexpr std::int64_t kPiece = Reader::kOrder == LeafFormat::kMxfp4 ? kAmxDepth : kFewDepth;
+    configure(tail_);
+    for (std::int64_t begin = 0; begin < a_.depth; begin += kPiece) {
+      block_ = depth_block(a_, begin, kPiece);
+      if (a_.packed == nullptr) pack();
+      for (std::int64_t n = 0; n < outputs_; ++n) {
+        std::uint16_t* panel = panel_ + n * 16 * kPiece;
+        for (std::int64_t r = 0; r < 16; ++r) decode_row(n * 16 + r, panel + r * kPair);
+        tiles_[n] = {reinterpret_cast<const std::uint8_t*>(panel), 64, 2 * kTileWords};
+      }
+      asm volatile("" ::: "memory");
+      multiply<1>(0);
+    }
+  }
+
+  // The depth block of one output, from its line of the panel's first tile on.
+  void decode_row(std::int64_t output, std::uint16_t* to) const {
+    if (output >= a_.num_outputs) {
+      for (std::int64_t k = 0; k < block_.count; k += kChunk, to += 4 * kTileWords)
+        store_tile_line(to, Chunk{});
+      return;
+    }
+    const Reader row(a_, output);
+    constexpr std::int64_t kBytes = Reader::kOrder == LeafFormat::kMxfp4 ? kChunk / 2 : kChunk;
+    const std::uint8_t* ahead =
+        a_.weight + output * a_.weight_stride + block_.begin / kChunk * kBytes + kAheadBytes;
+    std::int64_t k = 0;
+    for (; k + kChunk <= block_.count; k += kChunk, to += 4 * kTileWords, ahead += kBytes) {
+      for (std::int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+      store_tile_line(to, row.whole(block_.begin + k));
+    }
+    if (k < block_.count) store_tile_line(to, row.some(block_.begin + k, block_.count - k));
+  }
+
+  void run_many() {
     for (std::int64_t begin = 0; begin < a_.depth; begin += kAmxDepth) {
       block_ = depth_block(a_, begin, kAmxDepth);
       if (a_.packed == nullptr) pack();
@@ -191,11 +247,8 @@ class AmxMatmul {
         multiply<1>(b);
       }
     }
-    _tile_release();
-    for (std::int64_t b = 0; b < blocks_; ++b) write(b);
   }
 
- private:
   std::int64_t count_of(std::int64_t b) const { return b + 1 < blocks_ ? kPackedRows : tail_; }
   // [16 outputs, rows of the block]
   float* sums(std::int64_t n, std::int64_t b) const {
