@@ -20,6 +20,7 @@ status=0
 inside /baltoro run /nowhere x 2>"$root/errors" || status=$?
 [[ $status -eq 3 && -s $root/errors ]] || fail "a missing model: status $status, '$(cat "$root/errors")'"
 
+: >"$root/log"
 "${into[@]}" /baltoro serve /model --port 0 --log-format json 2>"$root/log" &
 server=$!
 url=
