@@ -14,6 +14,7 @@
 
 #include "baltoro/error.h"
 #include "baltoro/memory_plan.h"
+#include "baltoro/top_logits.h"
 #include "baltoro/types.h"
 
 namespace baltoro {
@@ -95,6 +96,8 @@ struct BatchItem {
   std::vector<float>* all_logits = nullptr;
   // Whether session->logits() are to be those of the last token; if not, it has none afterwards.
   bool last_logits = true;
+  // Not null, with last_logits: of the last token's logits the most likely alone are looked at.
+  const TopLogitsRequest* top = nullptr;
   // Set where this item alone failed; neighbours are unaffected. After kNonFinite, a row that is not
   // finite, its session refuses further use; after kOutOfMemory, no memory for its state, the
   // session is as it was.

@@ -109,21 +109,44 @@ class CudaBackend final : public Backend {
     const std::size_t bytes =
         args.rows.size() * static_cast<std::size_t>(args.weight.rows) * sizeof(float);
     if (bytes == 0) return;
-    select();
-    const std::size_t bad_bytes = args.rows.size() * sizeof(std::int32_t);
-    if (logits_.bytes() < bytes + bad_bytes) {
-      logits_ = cuda::device_buffer(bytes + bad_bytes, "logits");
-    }
-    HeadArgs on_device = args;
-    on_device.logits = logits_.f32();
-    on_device.bad = static_cast<std::int32_t*>(logits_.data()) + bytes / sizeof(std::int32_t);
-    cuda::head(context_, on_device);
+    const HeadArgs on_device = head_on_device(args);
     copy_in_order(args.logits, on_device.logits, bytes);
-    if (args.bad != nullptr) copy_in_order(args.bad, on_device.bad, bad_bytes);
+    if (args.bad != nullptr) {
+      copy_in_order(args.bad, on_device.bad, args.rows.size() * sizeof(std::int32_t));
+    }
+    synchronize();
+  }
+  void head_top(const HeadTopArgs& args) override {
+    const std::size_t rows = args.rows.size();
+    const HeadArgs on_device =
+        head_on_device({.x = args.x, .rows = args.rows, .weight = args.weight});
+    if (top_.bytes() < rows * sizeof(TopRow)) {
+      top_ = cuda::device_buffer(rows * sizeof(TopRow), "the most likely tokens");
+    }
+    auto* const top = static_cast<TopRow*>(top_.data());
+    cuda::top_logits(context_, on_device.logits, args.weight.rows, args, top);
+    copy_in_order(args.top, top, rows * sizeof(TopRow));
+    copy_in_order(args.bad, on_device.bad, rows * sizeof(std::int32_t));
+    synchronize();
+  }
+  void fetch_logits(std::size_t index, std::span<float> to) override {
+    copy_in_order(to.data(), logits_.f32() + index * to.size(), to.size_bytes());
     synchronize();
   }
 
  private:
+  // The arguments with logits and marks in device memory, where they are in order on the stream.
+  HeadArgs head_on_device(const HeadArgs& args) {
+    select();
+    const std::size_t values = args.rows.size() * static_cast<std::size_t>(args.weight.rows);
+    const std::size_t bytes = values * sizeof(float) + args.rows.size() * sizeof(std::int32_t);
+    if (logits_.bytes() < bytes) logits_ = cuda::device_buffer(bytes, "logits");
+    HeadArgs on_device = args;
+    on_device.logits = logits_.f32();
+    on_device.bad = static_cast<std::int32_t*>(logits_.data()) + values;
+    cuda::head(context_, on_device);
+    return on_device;
+  }
   // The runtime's current device belongs to the thread, and any thread may call.
   void select() const { cuda::check(cudaSetDevice(device_.index), "select the device"); }
 
@@ -138,7 +161,8 @@ class CudaBackend final : public Backend {
   cuda::HostTasks tasks_;
   Buffer arrived_;
   cuda::Context context_;
-  Buffer logits_;
+  Buffer logits_;  // of the last head
+  Buffer top_;
 };
 
 }  // namespace

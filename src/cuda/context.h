@@ -8,6 +8,7 @@
 #include "cuda/device_info.h"
 #include "cuda/scratch.h"
 #include "ops/backend.h"
+#include "ops/head.h"
 
 namespace baltoro::cuda {
 
@@ -37,5 +38,8 @@ void route(Context& context, const RouteArgs& args);
 void expert_mlp(Context& context, const ExpertMlpArgs& args);
 // args.logits is device memory here: the backend brings it to the host.
 void head(Context& context, const HeadArgs& args);
+// The largest of the rows of `logits` [n, V] in device memory, into `top` likewise.
+void top_logits(Context& context, const float* logits, std::int64_t vocab, const HeadTopArgs& args,
+                TopRow* top);
 
 }  // namespace baltoro::cuda

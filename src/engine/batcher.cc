@@ -180,10 +180,25 @@ void Batcher::plan_generating() {
       if (!stream.session) continue;
       items_.push_back({.session = &*stream.session,
                         .tokens = std::span(stream.ids).last(1),
-                        .origin = Origin::kGenerated});
+                        .origin = Origin::kGenerated,
+                        .top = top_request(stream)});
       owners_.push_back({job.get(), i});
     }
   }
+}
+
+// Where logits are a device's, the most likely mostly do, and the others stay there.
+const TopLogitsRequest* Batcher::top_request(Stream& stream) const {
+  if (engine_->info().memory.device_limit == 0 || !stream.sampler.decides_by_top()) return nullptr;
+  stream.chosen.reset();
+  stream.top = {.temperature = stream.sampler.temperature() > 0 ? stream.sampler.temperature() : 1,
+                .banned = stream.sampler.banned(),
+                .decide = [&stream](const TopLogits& top) {
+                  stream.chosen = stream.sampler.choose(
+                      top, static_cast<std::uint64_t>(stream.session->position()));
+                  return stream.chosen.has_value();
+                }};
+  return &stream.top;
 }
 
 void Batcher::plan_reading() {
@@ -294,6 +309,11 @@ void Batcher::start_generating(Job& job) {
 
 void Batcher::draw(Drawing& drawing) {
   Stream& stream = drawing.job->streams[drawing.choice];
+  if (stream.chosen) {
+    drawing.drawn = std::move(*stream.chosen);
+    stream.chosen.reset();
+    return;
+  }
   try {
     drawing.drawn = stream.sampler.choose(stream.session->logits(),
                                           static_cast<std::uint64_t>(stream.session->position()));

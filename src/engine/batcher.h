@@ -72,6 +72,7 @@ class Batcher {
   void reserve(Job& job, bool reserved);
   void end_late();
   void plan_generating();
+  const TopLogitsRequest* top_request(Stream& stream) const;
   void plan_reading();
   std::int64_t prompt_rows() const;
   // False where the pass failed as a whole; those in it have then ended.

@@ -64,7 +64,15 @@ struct Engine::Impl {
   std::span<const std::int32_t> run_head(const ConstTensorView& normed,
                                          std::span<const std::int32_t> rows,
                                          std::span<float> logits);
+  // Room for a number of each of at most as many rows as a head takes.
+  std::span<std::int32_t> bad_rows(std::size_t count);
   void finish_items(const ConstTensorView& normed);
+  // Entries [begin, end) of finished_ without and with BatchItem::top.
+  void finish_whole(const ConstTensorView& normed, std::size_t begin, std::size_t end);
+  void finish_top(const ConstTensorView& normed, std::size_t begin, std::size_t end);
+  // The tokens that `top` of an item does not allow, in the backend's memory; null: none.
+  const std::uint8_t* banned_mask(std::span<const TokenId> banned);
+  std::span<float> logits_of(std::size_t sequence);
   // Fails the item where one of its rows, or what was made of them, is not finite.
   bool check_rows(ItemProgress& progress, const SequenceRows& rows, bool finite_logits);
   void fail_item(ItemProgress& progress, std::int32_t bad_tag);
@@ -81,6 +89,10 @@ struct Engine::Impl {
   std::vector<std::int32_t> last_rows_;  // their last rows in the batch
   Buffer logits_;                        // of a slice of rows, shared with the device
   Buffer bad_logits_;                    // likewise, a number for each row
+  Buffer top_rows_;                      // likewise, a TopRow for each
+  std::vector<float> temperatures_;
+  std::vector<TokenId> banned_;  // what banned_mask_ says
+  Buffer banned_mask_;
 };
 
 }  // namespace baltoro

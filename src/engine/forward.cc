@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "engine/engine_impl.h"
 #include "engine/session_impl.h"
+#include "ops/head.h"
 
 namespace baltoro {
 namespace {
@@ -116,7 +117,6 @@ void Engine::Impl::run_pass() {
   // Where only last rows are wanted of all items, the head need not wait until the rows are checked.
   const bool head_follows = all_end_in_pass();
   if (!head_follows) backend->synchronize();
-  last_rows_.clear();
   finished_.clear();
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     const SequenceRows& rows = sequences_[i];
@@ -130,7 +130,6 @@ void Engine::Impl::run_pass() {
       p.timeline->logits.clear();
       continue;
     }
-    last_rows_.push_back(static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1));
     finished_.push_back(i);
   }
   finish_items(normed);
@@ -158,33 +157,116 @@ std::span<float> Engine::Impl::logit_rows(std::size_t count) {
 std::span<const std::int32_t> Engine::Impl::run_head(const ConstTensorView& normed,
                                                      std::span<const std::int32_t> rows,
                                                      std::span<float> logits) {
-  const std::size_t bytes = kLogitRows * sizeof(std::int32_t);
-  if (bad_logits_.bytes() < bytes) bad_logits_ = backend->allocate_shared(bytes, "bad logits");
-  auto* const bad = static_cast<std::int32_t*>(bad_logits_.data());
-  model.logits(*backend, normed, rows, logits.data(), bad);
-  return {bad, rows.size()};
+  const std::span<std::int32_t> bad = bad_rows(rows.size());
+  model.logits(*backend, normed, rows, logits.data(), bad.data());
+  return bad;
 }
 
-// The head reads its weights once for all items that end in this pass.
+std::span<std::int32_t> Engine::Impl::bad_rows(std::size_t count) {
+  const std::size_t bytes = kLogitRows * sizeof(std::int32_t);
+  if (bad_logits_.bytes() < bytes) bad_logits_ = backend->allocate_shared(bytes, "bad logits");
+  return {static_cast<std::int32_t*>(bad_logits_.data()), count};
+}
+
+std::span<float> Engine::Impl::logits_of(std::size_t sequence) {
+  return in_pass_[sequence]->timeline->logits.fill(*backend,
+                                                   static_cast<std::size_t>(info.vocab_size));
+}
+
+const std::uint8_t* Engine::Impl::banned_mask(std::span<const TokenId> banned) {
+  if (banned.empty()) return nullptr;
+  if (std::ranges::equal(banned, banned_)) return static_cast<std::uint8_t*>(banned_mask_.data());
+  std::vector<std::uint8_t> mask(static_cast<std::size_t>(info.vocab_size));
+  for (const TokenId token : banned) {
+    if (token < info.vocab_size) mask[static_cast<std::size_t>(token)] = 1;
+  }
+  banned_.clear();
+  if (banned_mask_.bytes() == 0) {
+    banned_mask_ = backend->allocate(mask.size(), "tokens that are not allowed");
+  }
+  backend->copy(banned_mask_.data(), mask.data(), mask.size());
+  banned_.assign(banned.begin(), banned.end());
+  return static_cast<std::uint8_t*>(banned_mask_.data());
+}
+
+// The head reads its weights once for all items that end in this pass and want the same of it.
 void Engine::Impl::finish_items(const ConstTensorView& normed) {
   if (mapped != nullptr && !finished_.empty()) mapped->enter_head();
-  const auto vocab = static_cast<std::size_t>(info.vocab_size);
-  const auto row_of = [&](std::size_t sequence) {
-    return in_pass_[sequence]->timeline->logits.fill(*backend, vocab);
+  const auto item_of = [&](std::size_t sequence) { return in_pass_[sequence]->item; };
+  // One list of banned tokens serves a pass; items with another take all logits.
+  const TopLogitsRequest* first = nullptr;
+  const auto wants_top = [&](std::size_t sequence) {
+    const TopLogitsRequest* top = item_of(sequence)->top;
+    if (top == nullptr) return false;
+    if (first == nullptr) first = top;
+    return std::ranges::equal(top->banned, first->banned);
   };
-  for (std::size_t begin = 0; begin < finished_.size(); begin += kLogitRows) {
-    const std::size_t count = std::min<std::size_t>(kLogitRows, finished_.size() - begin);
-    const std::span<const std::int32_t> rows = std::span(last_rows_).subspan(begin, count);
-    // One row goes where it stays.
-    const std::span<float> logits = count == 1 ? row_of(finished_[begin]) : logit_rows(count);
-    const std::span<const std::int32_t> bad = run_head(normed, rows, logits);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t sequence = finished_[begin + i];
-      if (!check_rows(*in_pass_[sequence], sequences_[sequence], bad[i] == 0) || count == 1) {
-        continue;
-      }
-      std::ranges::copy(logits.subspan(i * vocab, vocab), row_of(sequence).begin());
+  std::vector<std::size_t>& list = finished_;
+  const auto whole =
+      std::partition(list.begin(), list.end(), [&](std::size_t s) { return !wants_top(s); });
+  last_rows_.clear();
+  for (const std::size_t sequence : finished_) {
+    const SequenceRows& rows = sequences_[sequence];
+    last_rows_.push_back(static_cast<std::int32_t>(rows.first_row + rows.num_rows - 1));
+  }
+  const auto num_whole = static_cast<std::size_t>(whole - list.begin());
+  for (std::size_t begin = 0; begin < num_whole; begin += kLogitRows) {
+    finish_whole(normed, begin, std::min(begin + kLogitRows, num_whole));
+  }
+  for (std::size_t begin = num_whole; begin < list.size(); begin += kLogitRows) {
+    finish_top(normed, begin, std::min(begin + kLogitRows, list.size()));
+  }
+}
+
+void Engine::Impl::finish_top(const ConstTensorView& normed, std::size_t begin, std::size_t end) {
+  const std::size_t count = end - begin;
+  if (top_rows_.bytes() == 0) {
+    top_rows_ = backend->allocate_shared(kLogitRows * sizeof(TopRow), "the most likely tokens");
+  }
+  auto* const top = static_cast<TopRow*>(top_rows_.data());
+  temperatures_.clear();
+  for (std::size_t i = begin; i < end; ++i) {
+    temperatures_.push_back(in_pass_[finished_[i]]->item->top->temperature);
+  }
+  const std::span<std::int32_t> bad = bad_rows(count);
+  model.top_logits(*backend, {.x = normed,
+                              .rows = std::span(last_rows_).subspan(begin, count),
+                              .weight = {},
+                              .banned = banned_mask(in_pass_[finished_[begin]]->item->top->banned),
+                              .temperatures = temperatures_,
+                              .top = top,
+                              .bad = bad.data()});
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t sequence = finished_[begin + i];
+    ItemProgress& p = *in_pass_[sequence];
+    if (!check_rows(p, sequences_[sequence], bad[i] == 0)) continue;
+    const auto listed = static_cast<std::size_t>(top[i].count);
+    const TopLogits seen{.ids = {top[i].ids, listed},
+                         .logits = {top[i].logits, listed},
+                         .whole = top[i].whole != 0,
+                         .total = top[i].total,
+                         .tempered_total = top[i].tempered_total};
+    if (p.item->top->decide(seen)) {
+      p.timeline->logits.clear();
+    } else {
+      backend->fetch_logits(i, logits_of(sequence));
     }
+  }
+}
+
+void Engine::Impl::finish_whole(const ConstTensorView& normed, std::size_t begin, std::size_t end) {
+  const auto vocab = static_cast<std::size_t>(info.vocab_size);
+  const std::size_t count = end - begin;
+  const std::span<const std::int32_t> rows = std::span(last_rows_).subspan(begin, count);
+  // One row goes where it stays.
+  const std::span<float> logits = count == 1 ? logits_of(finished_[begin]) : logit_rows(count);
+  const std::span<const std::int32_t> bad = run_head(normed, rows, logits);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t sequence = finished_[begin + i];
+    if (!check_rows(*in_pass_[sequence], sequences_[sequence], bad[i] == 0) || count == 1) {
+      continue;
+    }
+    std::ranges::copy(logits.subspan(i * vocab, vocab), logits_of(sequence).begin());
   }
 }
 

@@ -242,7 +242,7 @@ TokenId Sampler::draw(std::span<const float> logits, float max, double total, st
   const auto weight = [&](TokenId token) {
     return static_cast<double>(weights_[static_cast<std::size_t>(token)]);
   };
-  const double part = uniform(params_.seed, step);
+  const double part = random_part(step);
   if (params_.top_k == 0 && params_.top_p == 1 && params_.min_p == 0) {
     return draw_from_all(part * total);
   }
@@ -256,6 +256,8 @@ TokenId Sampler::draw(std::span<const float> logits, float max, double total, st
   }
   return order_.back();  // rounding of the sum
 }
+
+double Sampler::random_part(std::uint64_t step) const { return uniform(params_.seed, step); }
 
 TokenId Sampler::draw_from_all(double left) const {
   std::size_t last = 0;

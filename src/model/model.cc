@@ -49,6 +49,11 @@ void Model::logits(Backend& backend, const ConstTensorView& normed,
        {.x = normed, .rows = rows, .weight = weights_.lm_head, .logits = logits, .bad = bad});
 }
 
+void Model::top_logits(Backend& backend, HeadTopArgs args) const {
+  args.weight = weights_.lm_head;
+  head_top(backend, args);
+}
+
 std::string Model::describe_bad_tag(std::int32_t tag) const {
   if (tag < 0) return "the head";
   if (tag == 0) return "the embedding";

@@ -13,6 +13,7 @@
 #include "model/workspace.h"
 #include "ops/backend.h"
 #include "ops/batch.h"
+#include "ops/head.h"
 
 namespace baltoro {
 
@@ -33,6 +34,9 @@ class Model {
   // logits[i] = lm_head normed[rows[i]].  logits [rows, V] f32, bad [rows]: HeadArgs; host memory.
   void logits(Backend& backend, const ConstTensorView& normed, std::span<const std::int32_t> rows,
               float* logits, std::int32_t* bad = nullptr) const;
+
+  // The same with the most likely tokens of each row alone; args.weight is set here.
+  void top_logits(Backend& backend, HeadTopArgs args) const;
 
   // What a tag in Workspace::first_bad stands for, such as "the FFN of layer 7".
   std::string describe_bad_tag(std::int32_t tag) const;

@@ -1,9 +1,12 @@
 // What the backends whose ops work on ordinary host memory, at once, have in common.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "ops/backend.h"
+#include "ops/head.h"
 
 namespace baltoro {
 
@@ -36,9 +39,27 @@ class HostBackend : public Backend {
   std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
   Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
   void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
+  void head_top(const HeadTopArgs& args) override {
+    const auto vocab = static_cast<std::size_t>(args.weight.rows);
+    logits_.resize(args.rows.size() * vocab);
+    baltoro::head(*this, {.x = args.x,
+                          .rows = args.rows,
+                          .weight = args.weight,
+                          .logits = logits_.data(),
+                          .bad = args.bad});
+    for (std::size_t i = 0; i < args.rows.size(); ++i) {
+      find_top(std::span(logits_).subspan(i * vocab, vocab), args.banned, args.temperatures[i],
+               args.top[i]);
+    }
+  }
+  void fetch_logits(std::size_t index, std::span<float> to) override {
+    std::copy_n(logits_.begin() + static_cast<std::ptrdiff_t>(index * to.size()), to.size(),
+                to.begin());
+  }
 
  private:
   Activations activations_;
+  std::vector<float> logits_;  // of the last head_top()
 };
 
 }  // namespace baltoro
