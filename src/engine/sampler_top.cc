@@ -95,7 +95,7 @@ bool Sampler::filter_top(const TopLogits& top) {
     // Taken by all that have a weight, or to be taken of tokens that are not listed.
     if (taken < least && error > 0 && !all) return false;
     order_.resize(count);
-    // The heap of keep_top_p() leaves the least likely first.
+    // keep_top_p() leaves the least likely first.
     std::reverse(order_.begin(), order_.end());
   } else if (!sorted) {
     const float least = params_.min_p * (1 - 1e-5f);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "baltoro/generate.h"
@@ -10,6 +12,7 @@
 #include "baltoro/session.h"
 #include "cuda/backend.h"
 #include "cuda/gpu.h"
+#include "io/test_files.h"
 #include "ops/head.h"
 #include "ops/parity/memory.h"
 #include "paths.h"
@@ -107,6 +110,39 @@ TEST(CudaTopLogits, TheSchedulersTokensAreThoseOfWholeRows) {
     options.max_tokens = 60;
     const Generation alone = generate(session, nullptr, options, {});
     EXPECT_EQ(together[i], alone.ids) << i;
+  }
+}
+
+// A step of the scheduler over a vocabulary of 163,840, with requests that the most likely tokens
+// decide and with such that want all logits.
+TEST(SlowCudaTopLogits, WhatAStepTakes) {
+  BALTORO_NEEDS_GPU();
+  TempDir dir;
+  nlohmann::json config =
+      nlohmann::json::parse(read_file(test_data_dir() / "configs" / "kimi_linear_48b.json"));
+  config["num_hidden_layers"] = 2;
+  config["linear_attn_config"]["kda_layers"] = {1, 2};
+  config["linear_attn_config"]["full_attn_layers"] = nlohmann::json::array();
+  write_file(dir.path() / "config.json", config.dump());
+  const auto engine = Engine::load(dir.path(), {.device = "cuda", .random_weights = true});
+  for (const int requests : {1, 32, 128}) {
+    for (const std::int64_t top_k : {50, 0, 50, 0}) {
+      Scheduler scheduler(engine, {.max_running = requests});
+      for (int i = 0; i < requests; ++i) {
+        GenerationRequest request;
+        request.prompt = {5, 6, 7, static_cast<TokenId>(i)};
+        request.sampling = {
+            .temperature = 1, .top_k = top_k, .seed = static_cast<std::uint64_t>(i)};
+        request.max_tokens = 64;
+        ASSERT_NE(scheduler.submit(std::move(request)).ticket, nullptr);
+      }
+      ASSERT_TRUE(scheduler.drain(std::chrono::seconds(60)));
+      const SchedulerStats stats = scheduler.stats();
+      const double steps = static_cast<double>(stats.steps);
+      std::printf("%d requests, top_k %d: %.3f ms a step, %.3f of them in forward\n", requests,
+                  static_cast<int>(top_k), 1e3 * stats.step_seconds / steps,
+                  1e3 * stats.forward_seconds / steps);
+    }
   }
 }
 
