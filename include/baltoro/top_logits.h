@@ -10,12 +10,9 @@
 
 namespace baltoro {
 
-// How many are listed at most.
-inline constexpr std::size_t kTopLogits = 256;
-
 struct TopLogits {
-  // Of the allowed tokens, most likely first and the lower id among equals; empty where they could not
-  // be told apart in the memory there is.
+  // Of the allowed tokens at most kTopLogits, most likely first and the lower id among equals; empty
+  // where they could not be told apart in the memory there is.
   std::span<const TokenId> ids;
   std::span<const float> logits;
   bool whole = false;  // these are all allowed tokens

@@ -1,6 +1,7 @@
 // The few plain types that the public interface and every layer share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace baltoro {
@@ -21,6 +22,9 @@ enum class Origin : std::uint8_t {
   kPrompt,     // arrived as input: chunkwise KDA, expanded MLA
   kGenerated,  // chosen by the model: recurrent KDA, absorbed MLA
 };
+
+// How many of the most likely tokens are looked at in place of all logits (top_logits.h).
+inline constexpr std::size_t kTopLogits = 256;
 
 // kCopy reads weights into 64-byte aligned memory of huge pages at load; kMap reads them through
 // the page cache where they lie in the file; kAuto copies what fits into the memory

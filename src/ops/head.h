@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "baltoro/top_logits.h"
+#include "baltoro/types.h"
 #include "core/tensor_view.h"
 #include "ops/backend.h"
 #include "ops/cost.h"
