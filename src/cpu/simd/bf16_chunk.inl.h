@@ -166,11 +166,16 @@ struct ScaledRow {
 // Of MXFP4 codes: the chunk from k on, and the four scales of its groups; zero beyond n.
 struct Mxfp4Row : ScaledRow {
   static constexpr LeafFormat kOrder = LeafFormat::kMxfp4;
+  static constexpr std::int64_t bytes(std::int64_t columns) { return columns >> 1; }
   using ScaledRow::ScaledRow;
 
   // k is not negative: shifts, not divisions that round.
   __m512i codes(std::int64_t k, std::int64_t n) const {
-    if (n == kChunk) return _mm512_loadu_si512(data + (k >> 1));
+    if (n == kChunk) {
+      __m512i codes = _mm512_loadu_si512(data + (k >> 1));
+      asm("" : "+v"(codes));  // gcc 12 would load them again for each of their uses
+      return codes;
+    }
     return _mm512_maskz_loadu_epi8((1ull << (n / 2)) - 1, data + (k >> 1));
   }
   std::uint32_t group_scales(std::int64_t k, std::int64_t n) const {
@@ -205,6 +210,7 @@ struct Mxfp4ExtremeReader : Mxfp4Reader {
 // smallest normal bf16 become zero.
 struct Mxint8Reader : ScaledRow {
   static constexpr LeafFormat kOrder = LeafFormat::kMxint8;
+  static constexpr std::int64_t bytes(std::int64_t columns) { return columns; }
   using ScaledRow::ScaledRow;
 
   __m512i group(std::int64_t k) const {
