@@ -41,7 +41,7 @@ Derived derive(const RunStats& stats, const Engine& engine) {
                         mean_position * static_cast<double>(info.cache_bytes_per_token);
   if (steps > 0) out.paged_per_token = static_cast<double>(stats.decode_paged_bytes) / steps;
   out.achieved = out.bytes_per_token * out.decode_rate;
-  if (has_room_to_measure(info.memory)) out.machine = measure_read_bandwidth(info.num_threads);
+  if (has_room_to_measure(info.memory)) out.machine = measure_read_bandwidth({}, info.num_threads);
   return out;
 }
 

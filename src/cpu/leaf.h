@@ -214,6 +214,8 @@ struct LeafTable {
   // FLOPs done.
   std::int64_t (*peak_f32)(std::int64_t iterations, float* lanes);
   std::int64_t (*peak_bf16)(std::int64_t iterations, float* lanes);
+  // The sum of n values, a multiple of 128, by independent chains: the roof of what reads memory.
+  float (*sum)(const float* x, std::int64_t n);
 };
 
 extern const LeafTable kScalarLeaf;

@@ -42,8 +42,9 @@ double measure_cpu_peak(const std::optional<std::string>& isa, int num_threads,
   return best;
 }
 
-UpdateLoop cpu_update_loop(const std::optional<std::string>& isa) {
-  return cpu::pick_table(isa).scale;
+MemoryLoops cpu_memory_loops(const std::optional<std::string>& isa) {
+  const cpu::LeafTable& leaf = cpu::pick_table(isa);
+  return {leaf.sum, leaf.scale};
 }
 
 }  // namespace baltoro

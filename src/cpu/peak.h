@@ -15,9 +15,13 @@ namespace baltoro {
 double measure_cpu_peak(const std::optional<std::string>& isa, int num_threads,
                         Activations activations);
 
-// x = factor x in place, n values, with the registers of the leaf table of `isa`. Throws as
-// make_cpu_backend.
-using UpdateLoop = void (*)(float* x, float factor, std::int64_t n);
-UpdateLoop cpu_update_loop(const std::optional<std::string>& isa);
+// Loops over memory with the registers of the leaf table of `isa`. Throws as make_cpu_backend.
+struct MemoryLoops {
+  // The sum of n values, a multiple of 128.
+  float (*sum)(const float* x, std::int64_t n);
+  // x = factor x in place, n values.
+  void (*scale)(float* x, float factor, std::int64_t n);
+};
+MemoryLoops cpu_memory_loops(const std::optional<std::string>& isa);
 
 }  // namespace baltoro

@@ -1,7 +1,6 @@
 #include "measure/memory_bandwidth.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -16,21 +15,10 @@ namespace baltoro {
 namespace {
 
 constexpr std::int64_t kGrain = std::int64_t{1} << 20;
-constexpr std::int64_t kStep = 128;  // bytes that one step of the loop reads
+constexpr std::int64_t kStep = 512;  // bytes that one step of the reading loop takes
 constexpr int kPasses = 4;
 constexpr std::chrono::milliseconds kLeast{20};    // small buffers get more passes, so long
 constexpr std::chrono::milliseconds kEnough{500};  // no further pass after this, on a busy machine
-
-// Independent sums keep many loads in flight.
-std::uint64_t sum(const std::uint64_t* data, std::int64_t count) {
-  std::array<std::uint64_t, 16> lane{};
-  for (std::int64_t i = 0; i + 16 <= count; i += 16) {
-    for (std::size_t j = 0; j < 16; ++j) lane[j] += data[i + static_cast<std::int64_t>(j)];
-  }
-  std::uint64_t total = 0;
-  for (const std::uint64_t x : lane) total += x;
-  return total;
-}
 
 // Bytes of the buffer a second in which all threads visit its parts: the best of a few passes.
 double best_pass(int num_threads, std::int64_t bytes,
@@ -60,18 +48,20 @@ double best_pass(int num_threads, std::int64_t bytes,
 
 }  // namespace
 
-double measure_read_bandwidth(int num_threads, std::int64_t bytes) {
-  std::atomic<std::uint64_t> sink{0};
+double measure_read_bandwidth(const std::optional<std::string>& isa, int num_threads,
+                              std::int64_t bytes) {
+  const MemoryLoops loops = cpu_memory_loops(isa);
+  std::atomic<float> sink{0};
   return best_pass(num_threads, bytes, [&](const std::byte* data, std::int64_t size) {
-    sink += sum(reinterpret_cast<const std::uint64_t*>(data), size / 8);
+    sink = loops.sum(reinterpret_cast<const float*>(data), size / kStep * (kStep / 4));
   });
 }
 
 double measure_update_bandwidth(const std::optional<std::string>& isa, int num_threads,
                                 std::int64_t bytes) {
-  const UpdateLoop update = cpu_update_loop(isa);
-  return 2 * best_pass(num_threads, bytes, [update](std::byte* data, std::int64_t size) {
-           update(reinterpret_cast<float*>(data), 1.0F, size / 4);
+  const MemoryLoops loops = cpu_memory_loops(isa);
+  return 2 * best_pass(num_threads, bytes, [&](std::byte* data, std::int64_t size) {
+           loops.scale(reinterpret_cast<float*>(data), 1.0F, size / 4);
          });
 }
 

@@ -12,9 +12,10 @@ constexpr std::int64_t kMemoryProbeBytes = std::int64_t{512} << 20;
 
 // Bytes a second that num_threads threads read from a buffer of `bytes` (at least 1), over and over,
 // the best of a few passes: a buffer that fits into a cache shows that cache. Takes a fraction of a
-// second. Throws Error{kOutOfMemory}.
-double measure_read_bandwidth(int num_threads, std::int64_t bytes = kMemoryProbeBytes);
-// The same for x = a x in place (cpu_update_loop): bytes read and written a second.
+// second. `isa` as in EngineOptions: reading takes wide registers. Throws Error{kOutOfMemory}.
+double measure_read_bandwidth(const std::optional<std::string>& isa, int num_threads,
+                              std::int64_t bytes = kMemoryProbeBytes);
+// The same for x = a x in place: bytes read and written a second.
 double measure_update_bandwidth(const std::optional<std::string>& isa, int num_threads,
                                 std::int64_t bytes);
 

@@ -45,8 +45,9 @@ RoofProbes cpu_probes(const std::optional<std::string>& isa) {
             return best_of_attempts([&] { return measure_cpu_peak(isa, num_threads, products); });
           },
       .read_bandwidth =
-          [](int num_threads, std::int64_t bytes) {
-            return best_of_attempts([&] { return measure_read_bandwidth(num_threads, bytes); });
+          [isa](int num_threads, std::int64_t bytes) {
+            return best_of_attempts(
+                [&] { return measure_read_bandwidth(isa, num_threads, bytes); });
           },
       .update_bandwidth =
           [isa](int num_threads, std::int64_t bytes) {

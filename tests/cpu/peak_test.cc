@@ -48,6 +48,15 @@ TEST(Peak, Bf16DoesAtLeastAsMuchAnIteration) {
   }
 }
 
+TEST(Peak, SumsEveryValue) {
+  std::array<float, 256> x;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (const LeafTable* table : supported_tables()) {
+    EXPECT_EQ(table->sum(x.data(), 256), 255 * 128) << table->name;
+    EXPECT_EQ(table->sum(x.data(), 128), 127 * 64) << table->name;
+  }
+}
+
 TEST(Peak, IsPlausible) {
   const double rate = measure_cpu_peak({}, 1, Activations::kBf16);
   EXPECT_GT(rate, 1e8);

@@ -138,7 +138,7 @@ TEST(Compare, RefusesABackendOfDeviceMemory) {
 }
 
 TEST(MemoryBandwidth, IsPlausible) {
-  const double rate = measure_read_bandwidth(1, std::int64_t{8} << 20);
+  const double rate = measure_read_bandwidth({}, 1, std::int64_t{8} << 20);
   EXPECT_GT(rate, 2e8);
   EXPECT_LT(rate, 5e12);
   const double update = measure_update_bandwidth({}, 1, std::int64_t{8} << 20);

@@ -41,5 +41,15 @@ std::int64_t peak_f32(std::int64_t iterations, float* lanes) {
   return iterations * kPeakChains * kLanes * 2;
 }
 
+float sum_all(const float* x, std::int64_t n) {
+  Vec chains[8];
+  for (Vec& chain : chains) chain = zero();
+  for (std::int64_t i = 0; i < n; i += 8 * kLanes) {
+    for (int j = 0; j < 8; ++j) chains[j] = chains[j] + load(x + i + j * kLanes);
+  }
+  for (int j = 1; j < 8; ++j) chains[0] = chains[0] + chains[j];
+  return sum(chains[0]);
+}
+
 }  // namespace
 }  // namespace baltoro::cpu

@@ -42,6 +42,7 @@ constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulA
       .kda_pairs = kda_pairs,
       .peak_f32 = peak_f32,
       .peak_bf16 = bf16_peak,
+      .sum = sum_all,
   };
 }
 
