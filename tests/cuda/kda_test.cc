@@ -2,6 +2,7 @@
 // made for: parity with the reference over lengths and gates, and what must not change a bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <deque>
 #include <optional>
@@ -279,6 +280,25 @@ TEST_P(CudaKda, SplitSlotAndNeighbourDoNotChangeABit) {
     for (const std::int32_t slot : {0, 1}) {
       EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << slot;
       EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << slot;
+    }
+  }
+}
+
+// A prompt of so many heads and rows goes through the chunkwise kernels in several windows.
+TEST_P(CudaKda, LongPromptOfManyHeadsGivesTheBitsOfShortCalls) {
+  BALTORO_NEEDS_GPU();
+  const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
+  for (const std::int64_t heads : {24, 96}) {
+    constexpr std::int64_t kRows = 1100, kCall = 128;
+    Layer whole(*cuda, kRows, heads, 4), split(*cuda, kRows, heads, 4);
+    whole.run(0, kRows, 0, 0, kPrompt);
+    for (std::int64_t row = 0; row < kRows; row += kCall) {
+      split.run(row, std::min(kCall, kRows - row), 0, 2, kPrompt);
+    }
+    EXPECT_EQ(whole.out(0, kRows), split.out(0, kRows)) << heads;
+    for (const std::int32_t slot : {0, 1}) {
+      EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << heads << " heads, slot " << slot;
+      EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << heads << " heads, slot " << slot;
     }
   }
 }

@@ -44,6 +44,26 @@ __device__ __forceinline__ uint4 load_matrices_transposed(const void* row) {
                : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
   return r;
 }
+// The same with an address in shared memory, and the other way (compute capability 9.0).
+__device__ __forceinline__ uint4 load_matrices_transposed(std::uint32_t row) {
+  uint4 r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "r"(row));
+  return r;
+}
+__device__ __forceinline__ uint4 load_matrices(std::uint32_t row) {
+  uint4 r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "r"(row));
+  return r;
+}
+__device__ __forceinline__ void store_matrices(std::uint32_t row, uint4 r) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(r.x),
+               "r"(r.y), "r"(r.z), "r"(r.w)
+               : "memory");
+}
 // An 8 x 8 matrix of 16-bit values across the warp, transposed.
 __device__ __forceinline__ std::uint32_t transpose_matrix(std::uint32_t value) {
   std::uint32_t r;

@@ -10,8 +10,17 @@
 namespace baltoro::cuda {
 namespace {
 
-// Records that are in memory at once; a longer batch goes in several rounds.
+// Records that are in memory at once: of the window that is walked and of the one that is made beside
+// it.
 constexpr std::int64_t kMaxRecordBytes = std::int64_t{1} << 30;
+// A batch goes in so many windows, if they are not too short to be worth their launches.
+constexpr std::int64_t kWindows = 4, kLeastRecords = 384;
+
+// A kernel that starts beside the one ahead, whose results it does not need, has it end first: what
+// follows on the stream waits for this one alone.
+__device__ __forceinline__ bool is_last_of_grid() {
+  return blockIdx.x == gridDim.x - 1 && blockIdx.y == gridDim.y - 1 && blockIdx.z == gridDim.z - 1;
+}
 
 // Grid: (head, block - window.begin).
 template <bool kBounded>
@@ -26,29 +35,33 @@ __global__ void __launch_bounds__(kPrepareThreads, kBounded ? 3 : 2)
   const DeviceBlock block = p.blocks[window.begin + static_cast<int>(blockIdx.y)];
   const DeviceSequence sequence = p.sequences[block.sequence];
   BlockRecord& out = window.record(static_cast<int>(blockIdx.y), head, p.heads);
-  const TileRows rows{block.first_row + kTile * tile,
-                      block.first_row - sequence.first_row + kTile * tile,
-                      min(kTile, block.num_rows - kTile * tile)};
-  const TilePlaces places(tile, column);
-  const std::int64_t channel = static_cast<std::int64_t>(head) * kHead + column;
+  const auto input = [&](int i) { return conv_channel(p, head, i * kHead); };
   const std::int64_t stride = static_cast<std::int64_t>(p.heads) * kHead;
-  std::uint32_t logits[kTile];
-  load_tile(p.decay_logits + rows.first_row * stride + channel, stride, rows.count, logits);
-  const std::int64_t slot = sequence.state_slot;
+  const int thread = static_cast<int>(threadIdx.x);
+  copy_rows(BlockInput(input(0).rows, stride, block), s.q_left);
+  copy_rows(BlockInput(input(1).rows, stride, block), s.k_left);
+  copy_rows(BlockInput(p.decay_logits + static_cast<std::int64_t>(head) * kHead, stride, block),
+            s.right);
+  if (thread < 2 * kPiecesBefore) {
+    const int i = thread >= kPiecesBefore ? 1 : 0, piece = thread - i * kPiecesBefore;
+    store_before(s.before[i], piece, load_before(p, input(i), block, sequence, piece));
+  }
+  if (thread < kBlock) {
+    const std::int64_t at = static_cast<std::int64_t>(block.first_row + thread) * p.heads + head;
+    s.beta[thread] = thread < block.num_rows ? sigmoid(to_f32(p.beta_logits[at])) : 0.0f;
+  }
+  copy_async_wait();
+  __syncthreads();
 #pragma unroll 1
   for (int i = 0; i < 2; ++i) {
-    ConvTile conv;
-    load_conv(p, rows, conv_channel(p, head, i * kHead + column), slot, conv);
-    convolve(conv, rows.count, places, s.q_left + i * kBlock * kHead);
+    convolve(s.q_left + i * kBlock * kHead, s.before[i], input(i).taps, block.num_rows, 16 * warp,
+             lane);
   }
+  const TilePlaces places(tile, column);
   float2 sums[kTile];
-  sum_decays<kBounded>(p, logits, rows.count, channel, sums);
+  sum_decays<kBounded>(p, s.right, places, min(kTile, block.num_rows - kTile * tile),
+                       static_cast<std::int64_t>(head) * kHead + column, sums);
   *reinterpret_cast<float2*>(&s.total[tile][column]) = sums[kTile - 1];
-  if (threadIdx.x < kBlock) {
-    const int r = static_cast<int>(threadIdx.x);
-    const std::int64_t at = static_cast<std::int64_t>(block.first_row + r) * p.heads + head;
-    s.beta[r] = r < block.num_rows ? sigmoid(to_f32(p.beta_logits[at])) : 0.0f;
-  }
   __syncthreads();
   // Each warp has 16 rows of queries or of keys.
   const int is_key = warp % 2;
@@ -71,7 +84,7 @@ __global__ void __launch_bounds__(kPrepareThreads, kBounded ? 3 : 2)
   }
 #pragma unroll
   for (int r = 0; r < kTile; ++r) places.word(s.right, r) = ahead[r];
-  store_pairs(s, out, inside, !is_key, tile * kTile, tile * kTile, lane);
+  store_pairs<true>(s, out, inside, !is_key, tile * kTile, tile * kTile, lane);
   __syncthreads();
   // Pairs of different tiles are dealt in turn; warps with fewer invert the diagonal tiles.
   if (warp >= kTiles) invert_tile(s.a, (warp - kTiles) * kTile, lane);
@@ -82,89 +95,119 @@ __global__ void __launch_bounds__(kPrepareThreads, kBounded ? 3 : 2)
     const PairTile product =
         multiply_pairs(unit % 2 == 0 ? s.k_left : s.q_left, i * kTile, s.right, j * kTile, lane,
                        s.total[min(j + 1, kTiles - 1)], i - j - 1);
-    store_pairs(s, out, product, unit % 2 == 1, i * kTile, j * kTile, lane);
+    store_pairs<false>(s, out, product, unit % 2 == 1, i * kTile, j * kTile, lane);
     if (unit % 2 == 0) clear_pairs(out, j * kTile, i * kTile, lane);
   }
-  ConvTile conv;
-  load_conv(p, rows, conv_channel(p, head, 2 * kHead + column), slot, conv);
+  const BlockInput values(input(2).rows, stride, block);
+  InputRows held;
+  load_rows(values, held);
+  uint4 held_before{};
+  if (thread < kPiecesBefore) held_before = load_before(p, input(2), block, sequence, thread);
   __syncthreads();
-  convolve(conv, rows.count, places, s.right);
-  merge_inverses(s.a, warp, lane);
+  store_rows_of(values, held, s.right);
+  if (thread < kPiecesBefore) store_before(s.before[0], thread, held_before);
+  if (warp < 2) merge_halves(s.a, warp, lane);
+  __syncthreads();
+  store_inverse(s, warp, lane);
+  convolve(s.right, s.before[0], input(2).taps, block.num_rows, 16 * warp, lane);
+  __syncthreads();
   apply_inverse(s, out, warp, lane);
   bulk_store_fence();
   __syncthreads();
-  if (threadIdx.x == 0) bulk_store(out.w, s.q_left, sizeof(out.w));
+  if (threadIdx.x == 0) bulk_store(out.w, s.k_left, sizeof(out.w));
+  if (is_last_of_grid()) wait_for_previous_kernel();
 #endif
 }
 
-// Conv history of the live and boundary slots, after every block has read the old one.
-__global__ void store_histories(KdaParams<bf16> p) {
-  const DeviceSequence sequence = p.sequences[blockIdx.y];
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (sequence.is_generated || c >= conv_channels(p)) return;
-  const int per_head = 3 * kHead;
-  const ConvChannel<bf16> channel =
-      conv_channel(p, static_cast<int>(c / per_head), static_cast<int>(c % per_head));
-  const std::int64_t end = sequence.start_pos + sequence.num_rows;
-  const std::int64_t boundary = end / kBlockTokens * kBlockTokens - sequence.start_pos;
-  if (sequence.boundary_slot >= 0 && boundary > 0) {
-    store_history(p, sequence, channel, boundary, sequence.boundary_slot);
-  }
-  store_history(p, sequence, channel, sequence.num_rows, sequence.state_slot);
-}
-
-// out = norm(o) gate in place. Grid: (row, eight heads); 16 threads a head.
-__global__ void __launch_bounds__(128)
-    norm_and_gate(KdaParams<bf16> p, const std::int32_t* row_sequence) {
+// out = norm(o) gate in place. Grid: (block - window.begin, eight heads, kNormRows rows); 16 threads a
+// head.
+constexpr int kNormRows = 4;
+__global__ void __launch_bounds__(128) norm_and_gate(KdaParams<bf16> p, BlockWindow window) {
+  start_next_kernel();
   const int head = static_cast<int>(blockIdx.y) * 8 + static_cast<int>(threadIdx.x) / 16;
-  const std::int64_t row = blockIdx.x;
-  if (p.sequences[row_sequence[row]].is_generated) return;
-  const bool exists = head < p.heads;
+  const DeviceBlock block = p.blocks[window.begin + static_cast<int>(blockIdx.x)];
+  const int first = static_cast<int>(blockIdx.z) * kNormRows;
   const int column = static_cast<int>(threadIdx.x) % 16 * 8;
-  const std::int64_t at = (row * p.heads + (exists ? head : 0)) * kHead + column;
-  uint4 words = *reinterpret_cast<const uint4*>(p.out + at);
-  uint4 gates{};
-  if (p.gate != nullptr) gates = *reinterpret_cast<const uint4*>(p.gate + at);
-  std::uint32_t* o = &words.x;
-  const std::uint32_t* gate = &gates.x;
-  float squares = 0;
+  uint4 words[kNormRows], gates[kNormRows];
+  std::int64_t at[kNormRows];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 value = unpack_bf16(o[i]);
-    squares += value.x * value.x + value.y * value.y;
+  for (int r = 0; r < kNormRows; ++r) {
+    const std::int64_t row = block.first_row + min(first + r, block.num_rows - 1);
+    at[r] = (row * p.heads + min(head, p.heads - 1)) * kHead + column;
+    words[r] = *reinterpret_cast<const uint4*>(p.out + at[r]);
+    gates[r] = {};
+    if (p.gate != nullptr) gates[r] = *reinterpret_cast<const uint4*>(p.gate + at[r]);
   }
 #pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2) {
-    squares += __shfl_xor_sync(0xffffffffu, squares, offset);
-  }
-  const float scale = 1.0f / sqrtf(squares * (1.0f / kHead) + p.norm_eps);
+  for (int r = 0; r < kNormRows; ++r) {
+    std::uint32_t* o = &words[r].x;
+    const std::uint32_t* gate = &gates[r].x;
+    float squares = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 norm = *reinterpret_cast<const float2*>(p.o_norm + column + 2 * i);
-    float2 value = unpack_bf16(o[i]);
-    value = {value.x * scale * norm.x, value.y * scale * norm.y};
-    if (p.gate != nullptr) {
-      const float2 g = unpack_bf16(gate[i]);
-      value = {value.x * sigmoid_fast(g.x), value.y * sigmoid_fast(g.y)};
+    for (int i = 0; i < 4; ++i) {
+      const float2 value = unpack_bf16(o[i]);
+      squares += value.x * value.x + value.y * value.y;
     }
-    o[i] = pack_bf16(value.x, value.y);
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2) {
+      squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+    }
+    const float scale = 1.0f / sqrtf(squares * (1.0f / kHead) + p.norm_eps);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 norm = *reinterpret_cast<const float2*>(p.o_norm + column + 2 * i);
+      float2 value = unpack_bf16(o[i]);
+      value = {value.x * scale * norm.x, value.y * scale * norm.y};
+      if (p.gate != nullptr) {
+        const float2 g = unpack_bf16(gate[i]);
+        value = {value.x * sigmoid_fast(g.x), value.y * sigmoid_fast(g.y)};
+      }
+      o[i] = pack_bf16(value.x, value.y);
+    }
+    if (head < p.heads && first + r < block.num_rows) {
+      *reinterpret_cast<uint4*>(p.out + at[r]) = words[r];
+    }
   }
-  if (exists) *reinterpret_cast<uint4*>(p.out + at) = words;
+  if (is_last_of_grid()) wait_for_previous_kernel();
 }
 
-template <int kWarps>
-void scan(const Context& context, const KdaParams<bf16>& p, const DeviceBatch& batch,
-          const BlockWindow& window) {
-  with_state_type(p, [&](auto state) {
+// One window's launches. Prepare and norm start beside the walk ahead of them on the stream, which
+// leaves SMs free.
+struct Rounds {
+  const Context& context;
+  const KdaParams<bf16>& p;
+  const DeviceBatch& batch;
+
+  void prepare(const BlockWindow& window) const {
+    launch({.name = "kda_mix, blocks",
+            .grid = dim3(static_cast<unsigned>(p.heads),
+                         static_cast<unsigned>(window.end - window.begin)),
+            .block = dim3(kPrepareThreads),
+            .shared_bytes = sizeof(PrepareShared),
+            .stream = context.stream,
+            .overlap = window.begin > 0},
+           p.lower_bound < 0 ? prepare_blocks<true> : prepare_blocks<false>, p, window);
+  }
+  template <int kWarps>
+  void walk(const BlockWindow& window) const {
     launch({.name = "kda_mix, walk over blocks",
             .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
                          8 / kWarps),
             .block = dim3(32 * kWarps),
             .shared_bytes = sizeof(ScanShared),
             .stream = context.stream},
-           scan_blocks<kWarps, decltype(state)>, p, window);
-  });
-}
+           scan_blocks<kWarps>, p, window);
+  }
+  void norm(const BlockWindow& window) const {
+    launch({.name = "kda_mix, norm and gate",
+            .grid = dim3(static_cast<unsigned>(window.end - window.begin), ceil_div(p.heads, 8),
+                         kBlock / kNormRows),
+            .block = dim3(128),
+            .stream = context.stream,
+            .overlap = window.end < batch.num_blocks},
+           norm_and_gate, p, window);
+  }
+};
 
 }  // namespace
 
@@ -175,41 +218,32 @@ bool has_kda_prefill(const Context& context) {
 }
 
 void kda_prefill(Context& context, const KdaParams<bf16>& p, const DeviceBatch& batch) {
-  const auto record_bytes = static_cast<std::int64_t>(sizeof(BlockRecord));
-  const std::int64_t fit = std::max<std::int64_t>(1, kMaxRecordBytes / (record_bytes * p.heads));
-  const std::int64_t most = std::min<std::int64_t>(fit, batch.num_blocks);
-  context.scratch.begin(Scratch::bytes_of<BlockRecord>(most * p.heads));
-  BlockRecord* records = context.scratch.take<BlockRecord>(most * p.heads);
+  const std::int64_t per_block = static_cast<std::int64_t>(sizeof(BlockRecord)) * p.heads;
+  const std::int64_t fit = std::max<std::int64_t>(1, kMaxRecordBytes / 2 / per_block);
+  const std::int64_t share = std::max<std::int64_t>(ceil_div(batch.num_blocks, kWindows),
+                                                    ceil_div(kLeastRecords, p.heads));
+  const std::int64_t most = std::min({fit, share, static_cast<std::int64_t>(batch.num_blocks)});
+  context.scratch.begin(Scratch::bytes_of<BlockRecord>(2 * most * p.heads));
+  BlockRecord* records = context.scratch.take<BlockRecord>(2 * most * p.heads);
+  const auto window_at = [&](std::int64_t begin) {
+    return BlockWindow{
+        records + begin / most % 2 * most * p.heads, static_cast<std::int32_t>(begin),
+        static_cast<std::int32_t>(std::min<std::int64_t>(batch.num_blocks, begin + most))};
+  };
   // Few heads: several blocks of threads share one, for it is the walk's latency that counts.
   const bool few =
       static_cast<std::int64_t>(p.heads) * batch.num_sequences < context.device.num_sms / 2;
+  const Rounds rounds{context, p, batch};
   for (std::int64_t begin = 0; begin < batch.num_blocks; begin += most) {
-    const std::int64_t end = std::min<std::int64_t>(batch.num_blocks, begin + most);
-    const BlockWindow window{records, static_cast<std::int32_t>(begin),
-                             static_cast<std::int32_t>(end)};
-    launch({.name = "kda_mix, blocks",
-            .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(end - begin)),
-            .block = dim3(kPrepareThreads),
-            .shared_bytes = sizeof(PrepareShared),
-            .stream = context.stream},
-           p.lower_bound < 0 ? prepare_blocks<true> : prepare_blocks<false>, p, window);
+    rounds.prepare(window_at(begin));
     if (few) {
-      scan<4>(context, p, batch, window);
+      rounds.walk<4>(window_at(begin));
     } else {
-      scan<8>(context, p, batch, window);
+      rounds.walk<8>(window_at(begin));
     }
+    if (begin > 0) rounds.norm(window_at(begin - most));
   }
-  launch(
-      {.name = "kda_mix, conv history",
-       .grid = dim3(ceil_div(p.heads * 3 * kHead, 256), static_cast<unsigned>(batch.num_sequences)),
-       .block = dim3(256),
-       .stream = context.stream},
-      store_histories, p);
-  launch({.name = "kda_mix, norm and gate",
-          .grid = dim3(static_cast<unsigned>(batch.num_rows), ceil_div(p.heads, 8)),
-          .block = dim3(128),
-          .stream = context.stream},
-         norm_and_gate, p, batch.row_sequence);
+  rounds.norm(window_at((batch.num_blocks - 1) / most * most));
 }
 
 }  // namespace baltoro::cuda

@@ -1,24 +1,25 @@
 // First pass of the chunkwise KDA prefill: a block of threads makes the record of one (block of
-// rows, head). Warp w has rows [16 (w / 2), +16), the lanes channels 64 (w % 2) + 2 lane, +1.
+// rows, head). For the conv, warp w has all rows of channels [16 w, +16); for the decays, rows
+// [16 (w / 2), +16), its lanes channels 64 (w % 2) + 2 lane, +1.
 #pragma once
 
 #include "cuda/device/bulk_copy.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/kda.cuh"
 #include "cuda/sm90/kda_block.cuh"
+#include "cuda/sm90/kda_conv.cuh"
 
 namespace baltoro::cuda {
 
-constexpr int kPrepareThreads = 256;
 constexpr int kPairStride = 72;  // floats of a row of `a`: two apart in banks for 8 rows x 4 pairs
-constexpr float kLog2e = 1.4426950408889634f;
 
 struct PrepareShared {
   // bf16 [64, 128] at head_offset. L: the sum of the log decays of a tile's rows up to this one.
-  bf16 q_left[kBlock * kHead];  // q after SiLU, exp(L) q, at last -W
-  bf16 k_left[kBlock * kHead];  // k after SiLU, exp(L) k
+  bf16 q_left[kBlock * kHead];  // q before and after SiLU, exp(L) q, at last T in its first panel
+  bf16 k_left[kBlock * kHead];  // k before and after SiLU, exp(L) k, at last -W
   // exp(-L) k for pairs inside a tile, exp(L_last - L) k for pairs with later tiles, at last v.
   bf16 right[kBlock * kHead];
+  RowsBefore before[2];           // of q and k; of v
   float a[kBlock * kPairStride];  // A, then (I + A)^-1
   float norms[2][kBlock];         // scales of the L2 norms of q and k
   float total[kTiles][kHead];     // sum of a tile's log2 decays
@@ -27,116 +28,33 @@ struct PrepareShared {
 // Three blocks an SM.
 static_assert(sizeof(PrepareShared) <= (227 << 10) / 3 - 1024);
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ float reciprocal_fast(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ float sigmoid_fast(float x) {
-  return reciprocal_fast(1.0f + exp2_fast(-kLog2e * x));
-}
 __device__ __forceinline__ void store_pair(bf16* to, float low, float high) {
   *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(low, high);
 }
 
-// Where a thread's two channels of its tile's rows lie in a matrix: offsets of rows 0 to 7, the
-// others are 8 rows on.
+// Where a thread's two channels of its tile's rows lie in a matrix: bytes to rows 0 to 7, the others
+// are 8 rows on.
 struct TilePlaces {
   int row[8];
 
   __device__ TilePlaces(int tile, int column) {
 #pragma unroll
-    for (int r = 0; r < 8; ++r) row[r] = head_offset(tile * kTile + r, column);
+    for (int r = 0; r < 8; ++r) {
+      row[r] = static_cast<int>(sizeof(bf16)) * head_offset(tile * kTile + r, column);
+    }
   }
   __device__ std::uint32_t& word(bf16* matrix, int r) const {
-    return *reinterpret_cast<std::uint32_t*>(matrix + row[r % 8] + r / 8 * 8 * 64);
+    return *reinterpret_cast<std::uint32_t*>(reinterpret_cast<char*>(matrix) + row[r % 8] +
+                                             r / 8 * 8 * 64 * sizeof(bf16));
   }
 };
 
-// The rows of one thread: two channels of one head in the 16 rows of one tile.
-struct TileRows {
-  std::int64_t first_row;  // of the tile, in the batch
-  int since_call;          // rows of this call before the tile
-  int count;               // rows that exist, at most 16; the others count as zero
-};
-
-// Two neighbouring channels, `at` those of the first row, one register a row.
-__device__ __forceinline__ void load_tile(const bf16* at, std::int64_t stride, int count,
-                                          std::uint32_t (&x)[kTile]) {
-  if (count == kTile) {
-#pragma unroll
-    for (int r = 0; r < kTile; ++r) {
-      x[r] = *reinterpret_cast<const std::uint32_t*>(at + r * stride);
-    }
-  } else {
-#pragma unroll
-    for (int r = 0; r < kTile; ++r) {
-      x[r] = r < count ? *reinterpret_cast<const std::uint32_t*>(at + r * stride) : 0;
-    }
-  }
-}
-
-// What the conv of two channels reads.
-struct ConvTile {
-  std::uint32_t x[kTile];
-  float2 window[3];  // the rows before, oldest first
-  float4 taps[2];
-};
-
-__device__ __forceinline__ void load_conv(const KdaParams<bf16>& p, const TileRows& rows,
-                                          const ConvChannel<bf16>& channel, std::int64_t slot,
-                                          ConvTile& tile) {
-  const bf16* at = channel.rows + rows.first_row * channel.stride;
-  load_tile(at, channel.stride, rows.count, tile.x);
-#pragma unroll
-  for (int j = 0; j < 3; ++j) {
-    if (rows.count <= 0) {
-      tile.window[j] = {0, 0};
-    } else if (rows.since_call + j - 3 >= 0) {
-      tile.window[j] =
-          unpack_bf16(*reinterpret_cast<const std::uint32_t*>(at + (j - 3) * channel.stride));
-    } else {
-      tile.window[j] = *reinterpret_cast<const float2*>(
-          conv_history(p, slot) + (rows.since_call + j) * conv_channels(p) + channel.position);
-    }
-  }
-  tile.taps[0] = reinterpret_cast<const float4*>(channel.taps)[0];
-  tile.taps[1] = reinterpret_cast<const float4*>(channel.taps)[1];
-}
-
-// The tile's rows after conv and SiLU, rounded, into a matrix.
-__device__ __forceinline__ void convolve(const ConvTile& tile, int count, const TilePlaces& places,
-                                         bf16* out) {
-  float2 w[3] = {tile.window[0], tile.window[1], tile.window[2]};
-  const float4 a = tile.taps[0], b = tile.taps[1];
-#pragma unroll
-  for (int r = 0; r < kTile; ++r) {
-    const float2 x = unpack_bf16(tile.x[r]);
-    const float y0 = a.x * w[0].x + a.y * w[1].x + a.z * w[2].x + a.w * x.x;
-    const float y1 = b.x * w[0].y + b.y * w[1].y + b.z * w[2].y + b.w * x.y;
-    w[0] = w[1];
-    w[1] = w[2];
-    w[2] = x;
-    places.word(out, r) = pack_bf16(y0 * sigmoid_fast(y0), y1 * sigmoid_fast(y1));
-  }
-  if (count < kTile) {
-#pragma unroll
-    for (int r = 0; r < kTile; ++r) {
-      if (r >= count) places.word(out, r) = 0;
-    }
-  }
-}
-
-// L, in powers of two, of two channels from their logits; `c`: the first of H * Dk channels.
+// L, in powers of two, of two channels from their logits, of which `count` rows exist; `c`: the
+// first of H * Dk channels.
 template <bool kBounded>
-__device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
-                                           const std::uint32_t (&logits)[kTile], int count,
-                                           std::int64_t c, float2 (&sums)[kTile]) {
+__device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p, bf16* logits,
+                                           const TilePlaces& places, int count, std::int64_t c,
+                                           float2 (&sums)[kTile]) {
   const float2 bias = *reinterpret_cast<const float2*>(p.dt_bias + c);
   // Bounded: lower_bound / (1 + 2^-(log2e rate (logit + bias))).
   const float slope = -kLog2e * expf(p.a_log[c / kHead]);
@@ -145,7 +63,7 @@ __device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
   float2 sum{0, 0};
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    const float2 x = unpack_bf16(logits[r]);
+    const float2 x = unpack_bf16(places.word(logits, r));
     if constexpr (kBounded) {
       sum.x += bound * reciprocal_fast(1.0f + exp2_fast(slope * x.x + offset.x));
       sum.y += bound * reciprocal_fast(1.0f + exp2_fast(slope * x.y + offset.y));
@@ -156,6 +74,7 @@ __device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
     sums[r] = sum;
   }
   if (count < kTile) {
+    __syncwarp();  // keeps this a branch
 #pragma unroll
     for (int r = 0; r < kTile; ++r) {
       if (r >= count) sums[r] = r == 0 ? float2{0, 0} : sums[r - 1];
@@ -163,11 +82,22 @@ __device__ __forceinline__ void sum_decays(const KdaParams<bf16>& p,
   }
 }
 
-// bf16(x * scale) of row r, as the prompt form rounds the norm.
-__device__ __forceinline__ std::uint32_t normalized(const TilePlaces& places, bf16* matrix,
-                                                    const float* scales, int r) {
-  const float2 value = unpack_bf16(places.word(matrix, r));
-  return pack_bf16(value.x * scales[r], value.y * scales[r]);
+// bf16(x * scale) of row r of a tile, as the prompt form rounds the norm. Scales are read by fours.
+struct RowScales {
+  float4 of[kTile / 4];
+
+  __device__ explicit RowScales(const float* scales) {
+#pragma unroll
+    for (int i = 0; i < kTile / 4; ++i) of[i] = reinterpret_cast<const float4*>(scales)[i];
+  }
+  __device__ __forceinline__ float operator[](int r) const {
+    const float4 four = of[r / 4];
+    return r % 4 == 0 ? four.x : r % 4 == 1 ? four.y : r % 4 == 2 ? four.z : four.w;
+  }
+};
+__device__ __forceinline__ std::uint32_t normalized(std::uint32_t pair, float scale) {
+  const float2 value = unpack_bf16(pair);
+  return pack_bf16(value.x * scale, value.y * scale);
 }
 
 constexpr float kQueryScale = 0.08838834764831845f;  // 128^-1/2
@@ -191,12 +121,13 @@ __device__ __forceinline__ void store_factors(PrepareShared& s, BlockRecord& out
   after = {exp2_fast(after.x), exp2_fast(after.y)};
   const float2 last = sums[kTile - 1];
   const float2 total{exp2_fast(last.x), exp2_fast(last.y)};
+  const RowScales q_scales(s.norms[0] + kTile * tile), k_scales(s.norms[1] + kTile * tile);
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
     float2 q, k;
     if constexpr (kBounded) {
-      q = unpack_bf16(normalized(places, s.q_left, s.norms[0] + kTile * tile, r));
-      k = unpack_bf16(normalized(places, s.k_left, s.norms[1] + kTile * tile, r));
+      q = unpack_bf16(normalized(places.word(s.q_left, r), q_scales[r]));
+      k = unpack_bf16(normalized(places.word(s.k_left, r), k_scales[r]));
     } else {
       q = unpack_bf16(places.word(s.q_left, r));
       k = unpack_bf16(places.word(s.k_left, r));
@@ -226,9 +157,20 @@ struct PairTile {
 };
 
 // The address that a lane gives to load_matrices for the 16 x 16 piece at (row, column).
-__device__ __forceinline__ const bf16* head_piece(const bf16* matrix, int row, int column,
-                                                  int lane) {
-  return matrix + head_offset(row + (lane & 15), column + (lane >> 4) * 8);
+__device__ __forceinline__ std::uint32_t head_piece(const bf16* matrix, int row, int column,
+                                                    int lane) {
+  return shared_address(matrix) +
+         sizeof(bf16) * head_offset(row + (lane & 15), column + (lane >> 4) * 8);
+}
+// With the second and the third 8 x 8 in each other's place.
+__device__ __forceinline__ std::uint32_t turned_piece(const bf16* matrix, int row, int column,
+                                                      int lane) {
+  return shared_address(matrix) +
+         sizeof(bf16) * head_offset(row + (lane & 7) + (lane >> 4) * 8, column + (lane & 8));
+}
+// The piece `columns` on from one at column 0; a multiple of 16.
+__device__ __forceinline__ std::uint32_t piece_at(std::uint32_t first, int columns) {
+  return (first ^ (columns & 63) * sizeof(bf16)) + columns / 64 * kPanel * sizeof(bf16);
 }
 
 __device__ __forceinline__ std::uint32_t scale_pair(std::uint32_t pair, float2 by) {
@@ -241,10 +183,12 @@ __device__ __forceinline__ PairTile multiply_pairs(const bf16* left, int row, co
                                                    int column, int lane, const float* between,
                                                    int num_between) {
   PairTile tile{};
+  const std::uint32_t left_at = head_piece(left, row, 0, lane);
+  const std::uint32_t right_at = head_piece(right, column, 0, lane);
 #pragma unroll
   for (int d = 0; d < kHead; d += 16) {
-    uint4 a = load_matrices(head_piece(left, row, d, lane));
-    const uint4 b = load_matrices(head_piece(right, column, d, lane));
+    uint4 a = load_matrices(piece_at(left_at, d));
+    const uint4 b = load_matrices(piece_at(right_at, d));
     if (num_between > 0) {
       float2 low = *reinterpret_cast<const float2*>(between + d + 2 * (lane % 4));
       float2 high = *reinterpret_cast<const float2*>(between + d + 8 + 2 * (lane % 4));
@@ -274,23 +218,27 @@ __device__ __forceinline__ void store_norms(const PairTile& tile, int lane, floa
 }
 
 // A pair tile to its place: products of keys to A, of queries to P.
+template <bool kOnDiagonal>
 __device__ __forceinline__ void store_pairs(PrepareShared& s, BlockRecord& out,
                                             const PairTile& tile, bool is_query, int row,
                                             int column, int lane) {
   const int g = lane / 4, t = 2 * (lane % 4);
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int c = column + 8 * h + t;
+  for (int half = 0; half < 2; ++half) {
+    const int r = row + g + 8 * half;
+    const float scale = is_query ? kQueryScale : s.beta[r];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int r = row + g + 8 * half;
-      float x = half == 0 ? tile.c[h].x : tile.c[h].z, y = half == 0 ? tile.c[h].y : tile.c[h].w;
+    for (int h = 0; h < 2; ++h) {
+      const int c = column + 8 * h + t;
+      float x = scale * (half == 0 ? tile.c[h].x : tile.c[h].z);
+      float y = scale * (half == 0 ? tile.c[h].y : tile.c[h].w);
+      if constexpr (kOnDiagonal) {
+        if (c > r || (c == r && !is_query)) x = 0.0f;
+        if (c + 1 > r || (c + 1 == r && !is_query)) y = 0.0f;
+      }
       if (is_query) {
-        store_pair(out.p + panel_offset(r, c), c <= r ? kQueryScale * x : 0.0f,
-                   c + 1 <= r ? kQueryScale * y : 0.0f);
+        store_pair(out.p + panel_offset(r, c), x, y);
       } else {
-        x = c < r ? s.beta[r] * x : 0.0f;
-        y = c + 1 < r ? s.beta[r] * y : 0.0f;
         *reinterpret_cast<float2*>(s.a + r * kPairStride + c) = {x, y};
       }
     }
@@ -308,11 +256,12 @@ __device__ __forceinline__ void clear_pairs(BlockRecord& out, int row, int colum
 __device__ __forceinline__ PairTile pairs_by_halves(PrepareShared& s, const float2 (&sums)[kTile],
                                                     const TilePlaces& places, int warp, int lane) {
   const int tile = warp / 2, g = lane / 4, t = 2 * (lane % 4);
+  const RowScales q_scales(s.norms[0] + kTile * tile), k_scales(s.norms[1] + kTile * tile);
   std::uint32_t q[kTile], k[kTile];
 #pragma unroll
   for (int r = 0; r < kTile; ++r) {
-    q[r] = normalized(places, s.q_left, s.norms[0] + kTile * tile, r);
-    k[r] = normalized(places, s.k_left, s.norms[1] + kTile * tile, r);
+    q[r] = normalized(places.word(s.q_left, r), q_scales[r]);
+    k[r] = normalized(places.word(s.k_left, r), k_scales[r]);
   }
   PairTile result{};
 #pragma unroll

@@ -93,66 +93,82 @@ __device__ __forceinline__ void store_negated(float* a, const PairTile& z, int r
   }
 }
 
-// The tiles below the inverted diagonal. By the whole block of threads, between barriers.
-__device__ __forceinline__ void merge_inverses(float* a, int warp, int lane) {
-  if (warp < 2) {
-    const int column = 2 * kTile * warp;
-    const PairTile z = merge_tile<1>(a, column + kTile, column, 0, 0, lane);
-    __syncwarp();
-    store_negated(a, z, column + kTile, column, lane);
-  }
-  __syncthreads();
-  PairTile z{};
-  const int rows = warp / 2, part = warp % 2;
-  if (warp < 4) z = merge_tile<2>(a, 2 * kTile, 0, rows, part, lane);
-  __syncthreads();
-  if (warp < 4) store_negated(a, z, kTile * (2 + rows), kTile * part, lane);
-  __syncthreads();
+// The tiles below the diagonal of each half of A. By warps 0 and 1.
+__device__ __forceinline__ void merge_halves(float* a, int warp, int lane) {
+  const int column = 2 * kTile * warp;
+  const PairTile z = merge_tile<1>(a, column + kTile, column, 0, 0, lane);
+  __syncwarp();
+  store_negated(a, z, column + kTile, column, lane);
 }
 
-// W and U: warp w makes key channels and value columns [16 w, +16). -W goes to q_left, which
-// nothing reads any more.
+// T = (I + A)^-1 diag(beta), rounded, on and below the diagonal tiles, into a panel of q_left, which
+// nothing reads any more. By all warps, between barriers.
+__device__ __forceinline__ void store_inverse(PrepareShared& s, int warp, int lane) {
+  const int g = lane / 4, t = 2 * (lane % 4);
+  if (warp < kTiles) {
+    const int row = kTile * (2 + warp / 2), column = kTile * (warp % 2);
+    const PairTile z = merge_tile<2>(s.a, 2 * kTile, 0, warp / 2, warp % 2, lane);
+    const float2 low = *reinterpret_cast<const float2*>(s.beta + column + t);
+    const float2 high = *reinterpret_cast<const float2*>(s.beta + column + 8 + t);
+    store_matrices(head_piece(s.q_left, row, column, lane),
+                   {pack_bf16(-z.c[0].x * low.x, -z.c[0].y * low.y),
+                    pack_bf16(-z.c[0].z * low.x, -z.c[0].w * low.y),
+                    pack_bf16(-z.c[1].x * high.x, -z.c[1].y * high.y),
+                    pack_bf16(-z.c[1].z * high.x, -z.c[1].w * high.y)});
+    return;
+  }
+  // The halves' own tiles: one on the diagonal a warp, and one below it for two of them.
+  const int tile = warp - kTiles;
+  for (int column = kTile * (tile & ~1); column <= kTile * tile; column += kTile) {
+    const float* at = s.a + (kTile * tile + g) * kPairStride + column + t;
+    const float2 low = *reinterpret_cast<const float2*>(s.beta + column + t);
+    const float2 high = *reinterpret_cast<const float2*>(s.beta + column + 8 + t);
+    const auto pair = [at](int offset, float2 beta) {
+      const float2 value = *reinterpret_cast<const float2*>(at + offset);
+      return pack_bf16(value.x * beta.x, value.y * beta.y);
+    };
+    store_matrices(
+        head_piece(s.q_left, kTile * tile, column, lane),
+        {pair(0, low), pair(8 * kPairStride, low), pair(8, high), pair(8 * kPairStride + 8, high)});
+  }
+}
+
+// W and U: warp w makes key channels and value columns [16 w, +16). -W takes the place of the keys
+// that it is made of.
 __device__ __forceinline__ void apply_inverse(PrepareShared& s, BlockRecord& out, int warp,
                                               int lane) {
-  const int g = lane / 4, t = 2 * (lane % 4), column = 16 * warp;
+  const int g = lane / 4, column = 16 * warp;
   uint4 keys[kTiles], values[kTiles];
   float low = 0, high = 0;  // sums of the tiles before
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    const uint4 k = load_matrices_transposed(head_piece(s.k_left, kTile * j, column, lane));
-    const float l = exp2_fast(low), h = exp2_fast(high);
-    keys[j] = {scale_pair(k.x, {l, l}), scale_pair(k.y, {l, l}), scale_pair(k.z, {h, h}),
-               scale_pair(k.w, {h, h})};
-    const uint4 v = load_matrices_transposed(head_piece(s.right, kTile * j, column, lane));
-    values[j] = {v.x, v.z, v.y, v.w};
+    keys[j] = load_matrices_transposed(head_piece(s.k_left, kTile * j, column, lane));
+    if (j > 0) {
+      const float l = exp2_fast(low), h = exp2_fast(high);
+      keys[j] = {scale_pair(keys[j].x, {l, l}), scale_pair(keys[j].y, {l, l}),
+                 scale_pair(keys[j].z, {h, h}), scale_pair(keys[j].w, {h, h})};
+    }
+    values[j] = load_matrices_transposed(turned_piece(s.right, kTile * j, column, lane));
     low += s.total[j][column + g];
     high += s.total[j][column + 8 + g];
   }
+  __syncwarp();
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
     float4 w[2]{}, u[2]{};
 #pragma unroll
     for (int j = 0; j <= i; ++j) {
-      const float* at = s.a + (kTile * i + g) * kPairStride + kTile * j + t;
-      const float2 beta0 = *reinterpret_cast<const float2*>(s.beta + kTile * j + t);
-      const float2 beta1 = *reinterpret_cast<const float2*>(s.beta + kTile * j + 8 + t);
-      const auto pair = [at](int offset, float2 beta) {
-        const float2 value = *reinterpret_cast<const float2*>(at + offset);
-        return pack_bf16(value.x * beta.x, value.y * beta.y);
-      };
-      const uint4 inverse{pair(0, beta0), pair(8 * kPairStride, beta0), pair(8, beta1),
-                          pair(8 * kPairStride + 8, beta1)};
-      mma_bf16(w[0], inverse, keys[j].x, keys[j].y);
-      mma_bf16(w[1], inverse, keys[j].z, keys[j].w);
-      mma_bf16(u[0], values[j], inverse.x, inverse.z);
-      mma_bf16(u[1], values[j], inverse.y, inverse.w);
+      // The second time in the order of a right operand, which spares moves between registers.
+      const uint4 left = load_matrices(head_piece(s.q_left, kTile * i, kTile * j, lane));
+      const uint4 right = load_matrices(turned_piece(s.q_left, kTile * i, kTile * j, lane));
+      mma_bf16(w[0], left, keys[j].x, keys[j].y);
+      mma_bf16(w[1], left, keys[j].z, keys[j].w);
+      mma_bf16(u[0], values[j], right.x, right.y);
+      mma_bf16(u[1], values[j], right.z, right.w);
     }
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int r = kTile * i + g, c = column + 8 * n + t;
-      store_pair(s.q_left + head_offset(r, c), -w[n].x, -w[n].y);
-      store_pair(s.q_left + head_offset(r + 8, c), -w[n].z, -w[n].w);
-    }
+    store_matrices(head_piece(s.k_left, kTile * i, column, lane),
+                   {pack_bf16(-w[0].x, -w[0].y), pack_bf16(-w[0].z, -w[0].w),
+                    pack_bf16(-w[1].x, -w[1].y), pack_bf16(-w[1].z, -w[1].w)});
     out.u[warp][i][lane] = {pack_bf16(u[0].x, u[0].y), pack_bf16(u[0].z, u[0].w),
                             pack_bf16(u[1].x, u[1].y), pack_bf16(u[1].z, u[1].w)};
   }
