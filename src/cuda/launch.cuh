@@ -21,6 +21,9 @@ struct Launch {
   cudaStream_t stream = nullptr;
   // The kernel waits for what is ahead on the stream itself (device/overlap.cuh).
   bool overlap = false;
+  // Blocks along y that run on SMs close to each other, at the same time (a cluster); more than one
+  // only where can_overlap().
+  unsigned near_y = 1;
 };
 
 // BALTORO_CUDA_SYNC=1 waits for each kernel, so that an error names the one that made it.
@@ -61,16 +64,23 @@ void launch(const Launch& how, void (*kernel)(Params...), Args&&... args) {
   constexpr std::size_t kDefaultLimit = 32 << 10;  // and 16 KB for what a kernel declares itself
   if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return;
   if (how.shared_bytes > kDefaultLimit) allow_shared(kernel, how.shared_bytes, how.name);
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (how.overlap && can_overlap(kernel, how.name)) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (how.near_y > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {1, how.near_y, 1};
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = how.grid;
   config.blockDim = how.block;
   config.dynamicSmemBytes = how.shared_bytes;
   config.stream = how.stream;
-  config.attrs = &overlap;
-  config.numAttrs = how.overlap && can_overlap(kernel, how.name) ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), how.name);
   if (synchronous_launches()) check(cudaStreamSynchronize(how.stream), how.name);
 }

@@ -288,9 +288,9 @@ TEST_P(CudaKda, SplitSlotAndNeighbourDoNotChangeABit) {
 TEST_P(CudaKda, LongPromptOfManyHeadsGivesTheBitsOfShortCalls) {
   BALTORO_NEEDS_GPU();
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
-  for (const std::int64_t heads : {24, 96}) {
+  for (const std::int64_t heads : {48, 96}) {
     constexpr std::int64_t kRows = 1100, kCall = 128;
-    Layer whole(*cuda, kRows, heads, 4), split(*cuda, kRows, heads, 4);
+    Layer whole(*cuda, kRows, DType::kF32, heads, 4), split(*cuda, kRows, DType::kF32, heads, 4);
     whole.run(0, kRows, 0, 0, kPrompt);
     for (std::int64_t row = 0; row < kRows; row += kCall) {
       split.run(row, std::min(kCall, kRows - row), 0, 2, kPrompt);

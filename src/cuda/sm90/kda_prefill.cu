@@ -10,11 +10,12 @@
 namespace baltoro::cuda {
 namespace {
 
-// Records that are in memory at once: of the window that is walked and of the one that is made beside
-// it.
+// Records that are in memory at once: of one window, or of the one that is walked and the one that is
+// made beside it.
 constexpr std::int64_t kMaxRecordBytes = std::int64_t{1} << 30;
-// A batch goes in so many windows, if they are not too short to be worth their launches.
-constexpr std::int64_t kWindows = 4, kLeastRecords = 384;
+// The walk of few heads leaves most SMs free for the other passes, so that such batches go in several
+// windows, if they are not too short to be worth their launches.
+constexpr std::int64_t kWindows = 8, kLeastRecords = 384;
 
 // A kernel that starts beside the one ahead, whose results it does not need, has it end first: what
 // follows on the stream waits for this one alone.
@@ -190,13 +191,16 @@ struct Rounds {
   }
   template <int kWarps>
   void walk(const BlockWindow& window) const {
-    launch({.name = "kda_mix, walk over blocks",
-            .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
-                         8 / kWarps),
-            .block = dim3(32 * kWarps),
-            .shared_bytes = sizeof(ScanShared),
-            .stream = context.stream},
-           scan_blocks<kWarps>, p, window);
+    const dim3 grid(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
+                    8 / kWarps);
+    with_state_type(p, [&](auto state) {
+      launch({.name = "kda_mix, walk over blocks",
+              .grid = grid,
+              .block = dim3(32 * kWarps),
+              .shared_bytes = sizeof(ScanShared),
+              .stream = context.stream},
+             scan_blocks<kWarps, decltype(state)>, p, window);
+    });
   }
   void norm(const BlockWindow& window) const {
     launch({.name = "kda_mix, norm and gate",
@@ -209,6 +213,18 @@ struct Rounds {
   }
 };
 
+// Blocks of rows of one window.
+std::int64_t window_blocks(std::int64_t heads, std::int64_t num_blocks, bool few) {
+  const std::int64_t bytes = heads * static_cast<std::int64_t>(sizeof(BlockRecord));
+  std::int64_t wanted = num_blocks;
+  if (few) {
+    wanted = std::max<std::int64_t>(ceil_div(num_blocks, kWindows), ceil_div(kLeastRecords, heads));
+  }
+  wanted = std::min(wanted, num_blocks);
+  const bool fits = wanted * bytes * (wanted < num_blocks ? 2 : 1) <= kMaxRecordBytes;
+  return fits ? wanted : std::max<std::int64_t>(1, kMaxRecordBytes / 2 / bytes);
+}
+
 }  // namespace
 
 bool has_kda_prefill(const Context& context) {
@@ -218,21 +234,18 @@ bool has_kda_prefill(const Context& context) {
 }
 
 void kda_prefill(Context& context, const KdaParams<bf16>& p, const DeviceBatch& batch) {
-  const std::int64_t per_block = static_cast<std::int64_t>(sizeof(BlockRecord)) * p.heads;
-  const std::int64_t fit = std::max<std::int64_t>(1, kMaxRecordBytes / 2 / per_block);
-  const std::int64_t share = std::max<std::int64_t>(ceil_div(batch.num_blocks, kWindows),
-                                                    ceil_div(kLeastRecords, p.heads));
-  const std::int64_t most = std::min({fit, share, static_cast<std::int64_t>(batch.num_blocks)});
-  context.scratch.begin(Scratch::bytes_of<BlockRecord>(2 * most * p.heads));
-  BlockRecord* records = context.scratch.take<BlockRecord>(2 * most * p.heads);
+  // Few heads: several blocks of threads share one, for it is the walk's latency that counts.
+  const bool few =
+      static_cast<std::int64_t>(p.heads) * batch.num_sequences < context.device.num_sms / 2;
+  const std::int64_t most = window_blocks(p.heads, batch.num_blocks, few);
+  const std::int64_t buffers = most < batch.num_blocks ? 2 : 1;
+  context.scratch.begin(Scratch::bytes_of<BlockRecord>(buffers * most * p.heads));
+  BlockRecord* records = context.scratch.take<BlockRecord>(buffers * most * p.heads);
   const auto window_at = [&](std::int64_t begin) {
     return BlockWindow{
         records + begin / most % 2 * most * p.heads, static_cast<std::int32_t>(begin),
         static_cast<std::int32_t>(std::min<std::int64_t>(batch.num_blocks, begin + most))};
   };
-  // Few heads: several blocks of threads share one, for it is the walk's latency that counts.
-  const bool few =
-      static_cast<std::int64_t>(p.heads) * batch.num_sequences < context.device.num_sms / 2;
   const Rounds rounds{context, p, batch};
   for (std::int64_t begin = 0; begin < batch.num_blocks; begin += most) {
     rounds.prepare(window_at(begin));

@@ -4,6 +4,8 @@
 // values as its left operand straight from the accumulators, so no data passes between threads.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/device/bulk_copy.cuh"
 #include "cuda/device/mma.cuh"
 #include "cuda/device/overlap.cuh"
@@ -45,24 +47,37 @@ struct RowTile {
 };
 
 // The state's element of key channel 8 n + 2 t, value column g: where a lane finds its own.
-__device__ __forceinline__ float* lane_state(float* state, int tile, int lane) {
+template <typename S>
+__device__ __forceinline__ S* lane_state(S* state, int tile, int lane) {
   return state + 2 * (lane % 4) * kHead + 16 * tile + lane / 4;
 }
-__device__ __forceinline__ void load_state(StateTile& s, const float* at) {
+template <typename S>
+__device__ __forceinline__ void load_state(StateTile& s, const S* at) {
 #pragma unroll
   for (int n = 0; n < kHead / 8; ++n) {
-    const float* from = at + 8 * n * kHead;
-    s.c[n] = {from[0], from[kHead], from[8], from[kHead + 8]};
+    const S* from = at + 8 * n * kHead;
+    s.c[n] = {to_f32(from[0]), to_f32(from[kHead]), to_f32(from[8]), to_f32(from[kHead + 8])};
   }
 }
-__device__ __forceinline__ void store_state(const StateTile& s, float* at) {
+template <typename S>
+__device__ __forceinline__ void store_state(const StateTile& s, S* at) {
 #pragma unroll
   for (int n = 0; n < kHead / 8; ++n) {
-    float* to = at + 8 * n * kHead;
-    to[0] = s.c[n].x;
-    to[kHead] = s.c[n].y;
-    to[8] = s.c[n].z;
-    to[kHead + 8] = s.c[n].w;
+    S* to = at + 8 * n * kHead;
+    to[0] = from_f32<S>(s.c[n].x);
+    to[kHead] = from_f32<S>(s.c[n].y);
+    to[8] = from_f32<S>(s.c[n].z);
+    to[kHead + 8] = from_f32<S>(s.c[n].w);
+  }
+}
+// As the pool keeps it: at the end of a block, so that a split prompt gives the same bits.
+template <typename S>
+__device__ __forceinline__ void round_state(StateTile& s) {
+  if constexpr (!std::is_same_v<S, float>) {
+#pragma unroll
+    for (float4& c : s.c) {
+      c = {round_as<S>(c.x), round_as<S>(c.y), round_as<S>(c.z), round_as<S>(c.w)};
+    }
   }
 }
 
@@ -157,7 +172,7 @@ __device__ __forceinline__ void store_histories(const KdaParams<bf16>& p,
 }
 
 // Grid: (head, sequence, group of kWarps x 16 value columns). Leaves o before its norm in p.out.
-template <int kWarps>
+template <int kWarps, typename S>
 __global__ void __launch_bounds__(32 * kWarps, 1)
     scan_blocks(KdaParams<bf16> p, BlockWindow window) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -191,7 +206,7 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   const DeviceSequence sequence = p.sequences[sequence_index];
   const int tile = static_cast<int>(blockIdx.z) * kWarps + warp;
   const std::int64_t stride = static_cast<std::int64_t>(p.heads) * kHead;
-  float* live = lane_state(head_state(p, sequence.state_slot, head), tile, lane);
+  S* live = lane_state(head_state<S>(p, sequence.state_slot, head), tile, lane);
   StateTile state;
   load_state(state, live);
   const std::int64_t lane_at = lane / 4 * stride + head * kHead + 16 * tile + 2 * (lane % 4);
@@ -222,12 +237,13 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
     start_step(record, lane, state, before, values, out);
     finish_rows();
     finish_step(record, state, values, out);
+    round_state<S>(state);
     __syncwarp();
     if (lane == 0) barrier_arrive(&s.empty[stage]);
     rows_block = block;
     hold_rows(out, rows);
     if (block.is_last_full && sequence.boundary_slot >= 0) {
-      store_state(state, lane_state(head_state(p, sequence.boundary_slot, head), tile, lane));
+      store_state(state, lane_state(head_state<S>(p, sequence.boundary_slot, head), tile, lane));
     }
   }
   finish_rows();

@@ -3,7 +3,8 @@
 //   out^T[512, N]       += C^T[512, 64] p^T      two warpgroups, 256 channels each in registers
 // A page is nine tiles of [64 tokens, 64 channels] in shared memory, read by both products. Registers
 // and shared memory hold 48 heads; more go to blocks that walk the same pages at the same time, so
-// that all but the first read them from the L2 cache.
+// that all but the first read them from the L2 cache. Two such blocks run near each other, on one side
+// of the L2 cache.
 #include <algorithm>
 #include <cmath>
 
@@ -130,12 +131,25 @@ struct Scores {
   Shared<kN>& shared;
   const Decode& p;
   float largest = -INFINITY;  // of head threadIdx.x % kGroup, base 2
-  float sum[kKept<kN>] = {};  // of this warp's keys, heads of fold_rows
+  float top[kN / 4];          // the same of the heads column_of(i)
+  float sum[kN / 4];          // of their probabilities, this thread's keys
   Ring<kRing<kN>> ring;       // at the tiles of the page after the multiplied ones
   Ring<2> buffer;             // of probability
 
   __device__ Scores(Shared<kN>& shared_memory, const Decode& params)
-      : shared(shared_memory), p(params) {}
+      : shared(shared_memory), p(params) {
+    start();
+  }
+
+  // A segment.
+  __device__ __forceinline__ void start() {
+    largest = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kN / 4; ++i) {
+      top[i] = -INFINITY;
+      sum[i] = 0;
+    }
+  }
 
   // Starts scores^T of the next page.
   __device__ __forceinline__ void multiply(float (&s)[kN / 2]) {
@@ -153,6 +167,17 @@ struct Scores {
     ring = ring.ahead(kTiles);
   }
 
+  // Whether a score of any thread exceeds its head's running maximum by more than the slack. A
+  // barrier of the warpgroup.
+  __device__ __forceinline__ bool any_above(const float (&s)[kN / 2]) const {
+    float excess = -INFINITY;
+#pragma unroll
+    for (int e = 0; e < kN / 2; ++e) {
+      excess = fmaxf(excess, s[e] * p.scale - top[e / 4 * 2 + e % 2]);
+    }
+    return group_any(kScoresBarrier, kGroup, !(excess <= kSlack));
+  }
+
   // The running maxima of all heads, and by how much sums of before shrink.
   __device__ void raise_largest() {
     const int head = static_cast<int>(threadIdx.x % kGroup);
@@ -164,10 +189,36 @@ struct Scores {
     if (!(seen <= largest + kSlack)) {
       shrink = exp2_approximate(largest - seen);
       largest = seen;
-      shared.rescales[buffer.slot] = 1;
     }
     shared.largest[head] = largest;
     shared.shrink[buffer.slot][head] = shrink;
+  }
+
+  // Where a score is far above: maxima over the keys of the page, and what follows from them.
+  __device__ void rescale(const float (&s)[kN / 2]) {
+    const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
+    float most[kN / 4];
+#pragma unroll
+    for (int i = 0; i < kN / 4; ++i) {
+      const int e = i / 2 * 4 + i % 2;
+      most[i] = fmaxf(s[e], s[e + 2]);
+    }
+    const int first = fold_rows(most, [](float a, float b) { return fmaxf(a, b); });
+#pragma unroll
+    for (int k = 0; k < kKept<kN>; ++k) shared.by_warp[warp][column_of(first + k)] = most[k];
+    group_sync(kScoresBarrier, kGroup);
+    raise_largest();
+    group_sync(kScoresBarrier, kGroup);
+#pragma unroll
+    for (int i = 0; i < kN / 4; i += 2) {
+      const float2 now = *reinterpret_cast<const float2*>(&shared.largest[column_of(i)]);
+      const float2 shrink =
+          *reinterpret_cast<const float2*>(&shared.shrink[buffer.slot][column_of(i)]);
+      top[i] = now.x;
+      top[i + 1] = now.y;
+      sum[i] *= shrink.x;
+      sum[i + 1] *= shrink.y;
+    }
   }
 
   // Rows behind the last key hold anything, and 0 * NaN is NaN. `ring` is behind the page.
@@ -217,37 +268,20 @@ struct Scores {
         if (row + (e % 4) / 2 * 8 >= valid) s[e] = -INFINITY;
       }
     }
-    float most[kN / 4];
-#pragma unroll
-    for (int i = 0; i < kN / 4; ++i) {
-      const int e = i / 2 * 4 + i % 2;
-      most[i] = fmaxf(s[e], s[e + 2]);
-    }
-    const int first = fold_rows(most, [](float a, float b) { return fmaxf(a, b); });
-#pragma unroll
-    for (int k = 0; k < kKept<kN>; ++k) shared.by_warp[warp][column_of(first + k)] = most[k];
-    wait(&shared.probability_used[buffer.slot], buffer.parity ^ 1u);
-    if (threadIdx.x % kGroup == 0) shared.rescales[buffer.slot] = 0;
-    group_sync(kScoresBarrier, kGroup);
+    const bool rescales = any_above(s);
     if (threadIdx.x % kGroup == 0) arrive(&shared.used[page.ahead(kTiles - 1).slot]);
     if (valid < 64) clear_rows(page, valid);
-    raise_largest();
-    group_sync(kScoresBarrier, kGroup);
-    float total[kN / 4];
+    wait(&shared.probability_used[buffer.slot], buffer.parity ^ 1u);
+    if (threadIdx.x % kGroup == 0) shared.rescales[buffer.slot] = rescales ? 1 : 0;
+    if (rescales) rescale(s);
 #pragma unroll
     for (int g = 0; g < kN / 8; ++g) {
-      const float2 top = *reinterpret_cast<const float2*>(&shared.largest[column_of(2 * g)]);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        s[4 * g + e] = exp2_approximate(s[4 * g + e] * p.scale - (e % 2 == 0 ? top.x : top.y));
+      for (int e = 4 * g; e < 4 * g + 4; ++e) {
+        s[e] = exp2_approximate(s[e] * p.scale - top[2 * g + e % 2]);
       }
-      total[2 * g] = s[4 * g] + s[4 * g + 2];
-      total[2 * g + 1] = s[4 * g + 1] + s[4 * g + 3];
-    }
-    fold_rows(total, [](float a, float b) { return a + b; });
-#pragma unroll
-    for (int k = 0; k < kKept<kN>; ++k) {
-      sum[k] = sum[k] * shared.shrink[buffer.slot][column_of(first + k)] + total[k];
+      sum[2 * g] += s[4 * g] + s[4 * g + 2];
+      sum[2 * g + 1] += s[4 * g + 1] + s[4 * g + 3];
     }
     store_probabilities(s);
     publish_stores();
@@ -259,13 +293,9 @@ struct Scores {
   // Writes the sums of the segment, and starts anew.
   __device__ void finish(int index, int first_head) {
     const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
-    float unused[kN / 4] = {};
-    const int first = fold_rows(unused, [](float a, float b) { return a + b; });
+    const int first = fold_rows(sum, [](float a, float b) { return a + b; });
 #pragma unroll
-    for (int k = 0; k < kKept<kN>; ++k) {
-      shared.by_warp[warp][column_of(first + k)] = sum[k];
-      sum[k] = 0;
-    }
+    for (int k = 0; k < kKept<kN>; ++k) shared.by_warp[warp][column_of(first + k)] = sum[k];
     group_sync(kScoresBarrier, kGroup);
     const int head = static_cast<int>(threadIdx.x % kGroup);
     if (head < kN && first_head + head < p.num_heads) {
@@ -274,7 +304,7 @@ struct Scores {
       p.partial_sum[static_cast<std::int64_t>(index) * p.num_heads + first_head + head] =
           make_float2(largest, all);
     }
-    largest = -INFINITY;
+    start();
     group_sync(kScoresBarrier, kGroup);
   }
 };
@@ -522,7 +552,14 @@ void mla_decode_segments(Context& context, const MlaArgs& args, const DecodeBuff
   p.num_heads = static_cast<int>(args.shape.num_heads);
   const auto run = [&](auto kernel, std::size_t shared_bytes) {
     const dim3 grid(static_cast<unsigned>(p.plan.num_blocks), static_cast<unsigned>(split.blocks));
-    launch({"mla_decode", grid, kThreads, shared_bytes, context.stream, true}, kernel, p);
+    launch({.name = "mla_decode",
+            .grid = grid,
+            .block = kThreads,
+            .shared_bytes = shared_bytes,
+            .stream = context.stream,
+            .overlap = true,
+            .near_y = split.blocks == 2 ? 2u : 1u},
+           kernel, p);
   };
   if (split.heads == 16) return run(decode_kernel<16>, sizeof(Shared<16>));
   if (split.heads == 32) return run(decode_kernel<32>, sizeof(Shared<32>));

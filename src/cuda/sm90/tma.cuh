@@ -109,6 +109,22 @@ __device__ __forceinline__ void group_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// The same, and whether `value` is true in any of them.
+__device__ __forceinline__ bool group_any(int id, int threads, bool value) {
+  int any = 0;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "barrier.cta.red.or.pred q, %2, %3, p;\n"
+      "selp.b32 %0, 1, 0, q;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(static_cast<int>(value)), "r"(id), "r"(threads)
+      : "memory");
+  return any != 0;
+}
+
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
