@@ -57,6 +57,16 @@ TEST(CudaMla, PromptsAndGeneratedRowsTogether) {
   }
 }
 
+// Scores so far apart that the running maxima rise again behind the first page.
+TEST(CudaMla, ScoresFarApart) {
+  BALTORO_NEEDS_GPU();
+  for (const bool deterministic : {false, true}) {
+    MlaCase spec = released_heads(60, {{1, 5000, kGenerated, false}, {2, 900, kGenerated, false}});
+    spec.query_scale = 16;
+    expect_parity(spec, deterministic);
+  }
+}
+
 TEST(CudaMla, LengthsAroundPagesAndTiles) {
   BALTORO_NEEDS_GPU();
   std::vector<SequenceCase> batch;

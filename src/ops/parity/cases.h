@@ -156,6 +156,7 @@ struct MlaCase {
   std::optional<float> rope_theta;
   bool gate = true;
   WeightFormat format = WeightFormat::kBf16;
+  float query_scale = 2;  // of the random queries
   std::uint64_t seed = 1;
 };
 // As two calls, mla_prefill and then mla_decode, over the one batch.

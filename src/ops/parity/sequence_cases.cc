@@ -154,7 +154,7 @@ MlaArgs mla_args(OpMemory& memory, const MlaCase& spec, const BatchStorage& batc
   };
   MlaArgs args;
   args.shape = shape;
-  args.q = input("q", shape.num_heads * shape.qk_dim(), 2);
+  args.q = input("q", shape.num_heads * shape.qk_dim(), spec.query_scale);
   if (shape.kind == MlaKind::kGqa) {
     args.kv = input("kv", shape.num_kv_heads * shape.nope_dim, 1.5f);
     args.v = input("v", shape.num_kv_heads * shape.v_head_dim, 1.5f);
