@@ -16,6 +16,8 @@ constexpr std::int64_t kAmxDepth = 256;
 // and lines asked for ahead, over the end of a row: side by side, 32 rows give no prefetcher a stream to follow. (For
 // bf16 weights, which can be multiplied where they lie, this was no faster.)
 constexpr std::int64_t kFewDepth = 512;
+// Columns of MXFP4 from which rows are decoded side by side (measured: 512 and fewer, 2304 and more).
+constexpr std::int64_t kLongRow = 1024;
 constexpr std::int64_t kTileWords = 512;  // of bf16: 16 weight rows, 32 columns
 constexpr std::int64_t kTileSums = 256;   // of f32
 constexpr std::int64_t kOutputTiles = kMatmulOutputs / 16;
@@ -182,7 +184,7 @@ class AmxMatmul {
   }
 
   void run() {
-    if (blocks_ == 1 && Reader::kOrder != LeafFormat::kBf16) {
+    if (reads_row_by_row()) {
       run_few();
     } else {
       run_many();
@@ -192,6 +194,13 @@ class AmxMatmul {
   }
 
  private:
+  // Whether the few activation rows there are wait for weights, and decoding each row at length is
+  // what gets them soonest. Long rows of MXFP4 come sooner side by side (docs/performance.md).
+  bool reads_row_by_row() const {
+    if (blocks_ > 1 || Reader::kOrder == LeafFormat::kBf16) return false;
+    return Reader::kOrder == LeafFormat::kMxint8 || a_.depth < kLongRow;
+  }
+
   // The same sums in the same order: a tile of sums is kept exactly between two depth blocks.
   void run_few() {
     // Codes of MXFP4 are short, and decoding them from a cache wants the smaller panel.
