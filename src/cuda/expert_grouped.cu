@@ -3,7 +3,7 @@
 
 #include "cuda/device/activation.cuh"
 #include "cuda/device/overlap.cuh"
-#include "cuda/expert_grouped.h"
+#include "cuda/expert_half_rows.h"
 #include "cuda/launch.cuh"
 
 namespace baltoro::cuda {
@@ -14,6 +14,10 @@ constexpr std::int64_t kPassRows = 8192;
 constexpr std::int64_t kMxfp4Cols = 256, kBf16Cols = 64;
 // Rows an expert from which the next way is faster (docs/cuda/experts.md).
 constexpr std::int64_t kMmaExpected = 2, kWideExpected = 32;
+// Where the ring serves, up to here, and its larger groups. It is not chosen: the last change to it,
+// the cure of a race, has not run on a GPU yet (docs/cuda/experts.md says what to run).
+constexpr bool kChooseRing = false;
+constexpr std::int64_t kRingExpected = 40, kRing16Expected = 6, kRing24Expected = 12;
 
 __device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
@@ -52,7 +56,7 @@ __global__ void sum_slots(const uint4* down, const float* weights, int top_k, in
                             pack(sum[6], sum[7])};
 }
 
-enum class Way : std::uint8_t { kHalf, kMma, kWide, kBf16 };
+enum class Way : std::uint8_t { kHalf, kRing, kMma, kWide, kBf16 };
 
 struct Plan {
   Way way;
@@ -81,8 +85,16 @@ Plan choose(const Context& context, const ExpertMlpArgs& args) {
   }
   const bool half = args.activation.kind == ActivationKind::kSitu;
   if (context.deterministic) return {half ? Way::kHalf : Way::kMma, half ? kHalfRows : kMmaRows};
-  if (context.device.is_hopper() && expected >= kWideExpected)
+  const ExpertWeights& form = first_present(args);
+  if (kChooseRing && half && expected < kRingExpected &&
+      ring_serves(context, form.w1.cols, form.w1.rows)) {
+    return {Way::kRing, expected < kRing16Expected   ? 8
+                        : expected < kRing24Expected ? 16
+                                                     : kRingRows};
+  }
+  if (context.device.is_hopper() && expected >= kWideExpected) {
     return {Way::kWide, wide_group_rows(expected)};
+  }
   if (half && expected < kMmaExpected) return {Way::kHalf, rows <= 8 ? 2 : 4};
   return {Way::kMma, rows <= 8 || expected < 2 ? 8 : expected < 8 ? 16 : 32};
 }
@@ -95,6 +107,22 @@ bool serves(const WeightView& w) {
   if (!aligned(w.data, 16)) return false;
   if (w.format == WeightFormat::kBf16) return w.cols % kBf16Cols == 0;
   return w.format == WeightFormat::kMxfp4 && w.cols % kMxfp4Cols == 0 && aligned(w.scales, 16);
+}
+
+// What the products take of the scratch memory.
+std::size_t bytes_of(Way way, const GroupedExperts& experts) {
+  switch (way) {
+    case Way::kHalf:
+    case Way::kRing:
+      return half_rows_bytes(experts);
+    case Way::kMma:
+      return mma_experts_bytes(experts);
+    case Way::kBf16:
+      return bf16_experts_bytes(experts);
+    case Way::kWide:
+      return wide_experts_bytes(experts);
+  }
+  return 0;
 }
 
 void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* table) {
@@ -114,11 +142,7 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
       nullptr,
       {args.weights, args.out.data}};
   ExpertGroups& groups = experts.groups;
-  const std::size_t own = plan.way == Way::kHalf   ? half_experts_bytes(experts)
-                          : plan.way == Way::kMma  ? mma_experts_bytes(experts)
-                          : plan.way == Way::kBf16 ? bf16_experts_bytes(experts)
-                                                   : wide_experts_bytes(experts);
-  context.scratch.begin(own + group_bytes(groups) +
+  context.scratch.begin(bytes_of(plan.way, experts) + group_bytes(groups) +
                         Scratch::bytes_of<bf16>(groups.num_pairs * width));
   take_groups(context.scratch, groups);
   group_pairs(context, groups, args.ids, num_experts, rows);
@@ -128,6 +152,9 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
   switch (plan.way) {
     case Way::kHalf:
       half_experts(context, experts);
+      break;
+    case Way::kRing:
+      ring_experts(context, experts);
       break;
     case Way::kMma:
       mma_experts(context, experts);

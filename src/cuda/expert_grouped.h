@@ -1,4 +1,4 @@
-// Experts of bf16 activations from aligned MXFP4 or BF16: pairs are grouped by expert, one of four
+// Experts of bf16 activations from aligned MXFP4 or BF16: pairs are grouped by expert, one of five
 // kinds of products fills a row of `down` for each pair, and the slots of each row are summed
 // (docs/cuda/experts.md).
 #pragma once
@@ -43,9 +43,8 @@ struct GroupedExperts {
 // scratch memory, and the products. In all but the last the bits of a row do not depend on the
 // other rows.
 
-// MXFP4 as fp16, for a few rows an expert, SiTU only: groups of 2, 4 or 8.
+// MXFP4 as fp16, for a few rows an expert, SiTU only: groups of 2, 4 or 8. Memory: half_rows_bytes.
 constexpr int kHalfRows = 8;
-std::size_t half_experts_bytes(const GroupedExperts& experts);
 void half_experts(Context& context, const GroupedExperts& experts);
 
 // MXFP4 as bf16: groups of 8, 16 or 32.
@@ -58,6 +57,12 @@ void mma_experts(Context& context, const GroupedExperts& experts);
 constexpr int kMostRowSlots = 32;
 std::size_t bf16_experts_bytes(const GroupedExperts& experts);
 void bf16_experts(Context& context, const GroupedExperts& experts);
+
+// MXFP4 as fp16 through a ring of shared memory, compute capability 9.0a, SiTU and some widths only
+// (K3's): groups of 8, 16 or 24. Memory: half_rows_bytes.
+constexpr int kRingRows = 24;
+bool ring_serves(const Context& context, std::int64_t width, std::int64_t inner);
+void ring_experts(Context& context, const GroupedExperts& experts);
 
 // MXFP4 on warpgroup products, compute capability 9.0a: groups of 32, 64, .. 160, at multiples of 8
 // positions.

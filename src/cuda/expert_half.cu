@@ -5,7 +5,6 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "cuda/device/load.cuh"
 #include "cuda/device/mma.cuh"
@@ -13,7 +12,7 @@
 #include "cuda/device/mxfp4_half.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/quick_glu.cuh"
-#include "cuda/expert_grouped.h"
+#include "cuda/expert_half_rows.h"
 #include "cuda/launch.cuh"
 
 namespace baltoro::cuda {
@@ -248,50 +247,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) expert_half_stage(Half
   }
 }
 
-__device__ __forceinline__ std::uint32_t to_half(std::uint32_t low, std::uint32_t high,
-                                                 float scale) {
-  const __half2 pair =
-      __floats2half2_rn(__uint_as_float(low) * scale, __uint_as_float(high) * scale);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
-
-// z [M, width] to fp16 in mxfp4_position order, each row times the power of two that takes its
-// largest magnitude to [2^14, 2^15): what fp16 then loses is 2^-39 of that magnitude and less. One
-// block a row.
-__global__ void arrange(const uint4* z, int vectors, uint4* out, float* unscale) {
-  __shared__ std::uint32_t largest;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
-  z += static_cast<std::int64_t>(blockIdx.x) * vectors;
-  out += static_cast<std::int64_t>(blockIdx.x) * vectors;
-  std::uint32_t mine = 0;
-  for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
-    const uint4 v = z[i];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const std::uint32_t two = word_of(v, j) & 0x7fff7fffu;
-      mine = max(mine, max(two & 0xffffu, two >> 16));
-    }
-  }
-  atomicMax(&largest, __reduce_max_sync(kAll, mine));
-  __syncthreads();
-  // Biased exponents; a row with an infinity or NaN is left as it is, zero has any scale.
-  const std::uint32_t exponent = largest >> 7;
-  const std::uint32_t scale_exponent = exponent == 255 ? 127 : min(268 - exponent, 240u);
-  const float scale = __uint_as_float(scale_exponent << 23);
-  if (threadIdx.x == 0) {
-    unscale[blockIdx.x] = __uint_as_float((254 - scale_exponent) << 23) * kHalfCodeUnscale;
-  }
-  constexpr std::uint32_t kHigh = 0xffff0000u;
-  for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
-    const uint4 v = z[i];
-    out[i] = {to_half(v.x << 16, v.z << 16, scale), to_half(v.x & kHigh, v.z & kHigh, scale),
-              to_half(v.y << 16, v.w << 16, scale), to_half(v.y & kHigh, v.w & kHigh, scale)};
-  }
-}
-
 template <Stage kStage>
 void run_stage(Context& context, const HalfArgs& args) {
   constexpr int kTileRows = kStage == Stage::kGateUp ? 16 : 32;
@@ -316,39 +271,16 @@ void run_stage(Context& context, const HalfArgs& args) {
   }
 }
 
-// The power of two that takes SiTU's bound to at most 2^14.
-float hidden_scale(const Activation& activation) {
-  int exponent = 0;
-  std::frexp(activation.beta * activation.linear_beta, &exponent);
-  return std::ldexp(1.0f, 14 - exponent);
-}
-
 }  // namespace
 
-std::size_t half_experts_bytes(const GroupedExperts& experts) {
-  return Scratch::bytes_of<__half>(experts.rows * experts.width) +
-         Scratch::bytes_of<float>(experts.rows) +
-         Scratch::bytes_of<__half>(experts.groups.num_pairs * experts.inner);
-}
-
 void half_experts(Context& context, const GroupedExperts& experts) {
-  auto* z = context.scratch.take<__half>(experts.rows * experts.width);
-  auto* unscale = context.scratch.take<float>(experts.rows);
-  auto* hidden = context.scratch.take<__half>(experts.groups.num_pairs * experts.inner);
-  launch({.name = "expert_mlp: arrange",
-          .grid = dim3(static_cast<unsigned>(experts.rows)),
-          .block = dim3(256),
-          .stream = context.stream,
-          .overlap = true},
-         arrange, static_cast<const uint4*>(experts.z), static_cast<int>(experts.width / 8),
-         reinterpret_cast<uint4*>(z), unscale);
-  const float scale = hidden_scale(experts.activation);
+  const HalfRows rows = make_half_rows(context, experts);
   run_stage<Stage::kGateUp>(
-      context, {experts.table, experts.groups, experts.top_k, z, unscale, scale, experts.width,
-                experts.inner, hidden, experts.activation});
+      context, {experts.table, experts.groups, experts.top_k, rows.z, rows.unscale, rows.scale,
+                experts.width, experts.inner, rows.hidden, experts.activation});
   run_stage<Stage::kDown>(
-      context, {experts.table, experts.groups, experts.top_k, hidden, nullptr, scale, experts.inner,
-                experts.width, experts.down, experts.activation});
+      context, {experts.table, experts.groups, experts.top_k, rows.hidden, nullptr, rows.scale,
+                experts.inner, experts.width, experts.down, experts.activation});
 }
 
 }  // namespace baltoro::cuda
