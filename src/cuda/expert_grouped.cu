@@ -3,6 +3,7 @@
 
 #include "cuda/device/activation.cuh"
 #include "cuda/device/overlap.cuh"
+#include "cuda/device/word.cuh"
 #include "cuda/expert_half_rows.h"
 #include "cuda/launch.cuh"
 
@@ -18,10 +19,6 @@ constexpr std::int64_t kMmaExpected = 2, kWideExpected = 32;
 // the cure of a race, has not run on a GPU yet (docs/cuda/experts.md says what to run).
 constexpr bool kChooseRing = false;
 constexpr std::int64_t kRingExpected = 40, kRing16Expected = 6, kRing24Expected = 12;
-
-__device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 __device__ __forceinline__ float2 unpack(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};

@@ -12,6 +12,7 @@
 #include "cuda/device/mxfp4_half.cuh"
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/quick_glu.cuh"
+#include "cuda/device/word.cuh"
 #include "cuda/expert_half_rows.h"
 #include "cuda/launch.cuh"
 
@@ -56,10 +57,6 @@ struct LaneRows {
     scale_stride = static_cast<std::uint32_t>(8 * cols / kMxGroup);
   }
 };
-
-__device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 // The sums over some columns: [tile][pair of rows of x][weight row g or g + 8], of row
 // 2 pair + t / 2 of x and two of the four groups.

@@ -2,6 +2,7 @@
 
 #include "cuda/device/mxfp4_half.cuh"
 #include "cuda/device/overlap.cuh"
+#include "cuda/device/word.cuh"
 #include "cuda/expert_half_rows.h"
 #include "cuda/launch.cuh"
 
@@ -9,10 +10,6 @@ namespace baltoro::cuda {
 namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
-
-__device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 __device__ __forceinline__ std::uint32_t to_half(std::uint32_t low, std::uint32_t high,
                                                  float scale) {

@@ -6,6 +6,7 @@
 #include "cuda/device/mma.cuh"
 #include "cuda/device/mxfp4.cuh"
 #include "cuda/device/quick_glu.cuh"
+#include "cuda/device/word.cuh"
 #include "cuda/expert_grouped.h"
 #include "cuda/launch.cuh"
 
@@ -47,10 +48,6 @@ struct LaneRows {
     }
   }
 };
-
-__device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 __device__ __forceinline__ float element(const float4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;

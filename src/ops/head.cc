@@ -29,16 +29,22 @@ void check_logits(const HeadArgs& args) {
   }
 }
 
+// Of HeadArgs and HeadTopArgs.
+template <typename Args>
+void check_inputs(const ArgCheck& check, const char* op, const Backend& backend, const Args& args) {
+  check.view("x", args.x, args.x.rows(), args.x.cols(), backend.activation_dtype());
+  check.weight("weight", args.weight, args.weight.rows, args.x.cols());
+  for (const std::int32_t row : args.rows) {
+    BALTORO_CHECK(row >= 0 && row < args.x.rows(), "{}: row {} of a batch of {}", op, row,
+                  args.x.rows());
+  }
+}
+
 }  // namespace
 
 void head(Backend& backend, const HeadArgs& args) {
   const ArgCheck check("head", -1);
-  check.view("x", args.x, args.x.rows(), args.x.cols(), backend.activation_dtype());
-  check.weight("weight", args.weight, args.weight.rows, args.x.cols());
-  for (const std::int32_t row : args.rows) {
-    BALTORO_CHECK(row >= 0 && row < args.x.rows(), "head: row {} of a batch of {}", row,
-                  args.x.rows());
-  }
+  check_inputs(check, "head", backend, args);
   if (!args.rows.empty()) check.pointer("logits", args.logits);
   const TraceZone zone("head", -1);
   backend.head(args);
@@ -48,12 +54,7 @@ void head(Backend& backend, const HeadArgs& args) {
 
 void head_top(Backend& backend, const HeadTopArgs& args) {
   const ArgCheck check("head_top", -1);
-  check.view("x", args.x, args.x.rows(), args.x.cols(), backend.activation_dtype());
-  check.weight("weight", args.weight, args.weight.rows, args.x.cols());
-  for (const std::int32_t row : args.rows) {
-    BALTORO_CHECK(row >= 0 && row < args.x.rows(), "head_top: row {} of a batch of {}", row,
-                  args.x.rows());
-  }
+  check_inputs(check, "head_top", backend, args);
   if (args.rows.empty()) return;
   check.pointer("top", args.top);
   check.pointer("bad", args.bad);

@@ -133,6 +133,7 @@ bool any_extreme_scale(const MatmulArgs& a) {
 // first n < kChunk of them and zero beyond; k is a multiple of the chunk. Activations are packed for kOrder.
 struct Bf16Reader {
   static constexpr LeafFormat kOrder = LeafFormat::kBf16;
+  static constexpr std::int64_t bytes(std::int64_t columns) { return 2 * columns; }
   const std::uint8_t* data;
 
   Bf16Reader(const MatmulArgs& a, std::int64_t n) : data(a.weight + n * a.weight_stride) {}

@@ -227,9 +227,9 @@ class AmxMatmul {
       return;
     }
     const Reader row(a_, output);
-    constexpr std::int64_t kBytes = Reader::kOrder == LeafFormat::kMxfp4 ? kChunk / 2 : kChunk;
+    constexpr std::int64_t kBytes = Reader::bytes(kChunk);
     const std::uint8_t* ahead =
-        a_.weight + output * a_.weight_stride + block_.begin / kChunk * kBytes + kAheadBytes;
+        a_.weight + output * a_.weight_stride + Reader::bytes(block_.begin) + kAheadBytes;
     std::int64_t k = 0;
     for (; k + kChunk <= block_.count; k += kChunk, to += 4 * kTileWords, ahead += kBytes) {
       for (std::int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(ahead + i, 0, 2);

@@ -30,28 +30,6 @@ __device__ __forceinline__ void mma_f16(float4& c, uint4 a, std::uint32_t b0, st
 }
 
 // Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ uint4 load_matrices(const void* row) {
-  uint4 r;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
-  return r;
-}
-__device__ __forceinline__ uint4 load_matrices_transposed(const void* row) {
-  uint4 r;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row))));
-  return r;
-}
-// The same with an address in shared memory, and the other way (compute capability 9.0).
-__device__ __forceinline__ uint4 load_matrices_transposed(std::uint32_t row) {
-  uint4 r;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-               : "r"(row));
-  return r;
-}
 __device__ __forceinline__ uint4 load_matrices(std::uint32_t row) {
   uint4 r;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -59,6 +37,21 @@ __device__ __forceinline__ uint4 load_matrices(std::uint32_t row) {
                : "r"(row));
   return r;
 }
+__device__ __forceinline__ uint4 load_matrices_transposed(std::uint32_t row) {
+  uint4 r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+               : "r"(row));
+  return r;
+}
+// The same of a pointer.
+__device__ __forceinline__ uint4 load_matrices(const void* row) {
+  return load_matrices(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)));
+}
+__device__ __forceinline__ uint4 load_matrices_transposed(const void* row) {
+  return load_matrices_transposed(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)));
+}
+// The other way (compute capability 9.0).
 __device__ __forceinline__ void store_matrices(std::uint32_t row, uint4 r) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(row), "r"(r.x),
                "r"(r.y), "r"(r.z), "r"(r.w)

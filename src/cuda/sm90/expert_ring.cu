@@ -197,13 +197,6 @@ __device__ __forceinline__ uint4 load_two_matrices(std::uint32_t row) {
                : "r"(row));
   return r;
 }
-__device__ __forceinline__ uint4 load_four_matrices(std::uint32_t row) {
-  uint4 r;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-               : "r"(row));
-  return r;
-}
 // An E8M0 byte as f32.
 __device__ __forceinline__ float load_scale(std::uint32_t at) {
   std::uint32_t e;
@@ -252,7 +245,7 @@ __device__ __forceinline__ void multiply_run(const RingArgs& args, const RowGrou
 #pragma unroll
     for (int j = 0; j < kGroups; j += 2) {
       const uint4 words =
-          j + 1 < kGroups ? load_four_matrices(row + 16 * j) : load_two_matrices(row + 16 * j);
+          j + 1 < kGroups ? load_matrices(row + 16 * j) : load_two_matrices(row + 16 * j);
 #pragma unroll
       for (int h = 0; h < 2 && j + h < kGroups; ++h) {
         std::uint32_t upper[4], lower[4];

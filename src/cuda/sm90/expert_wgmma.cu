@@ -9,6 +9,7 @@
 #include "cuda/device/bulk_copy.cuh"
 #include "cuda/device/mxfp4.cuh"
 #include "cuda/device/quick_glu.cuh"
+#include "cuda/device/word.cuh"
 #include "cuda/expert_grouped.h"
 #include "cuda/launch.cuh"
 #include "cuda/sm90/register_wgmma.cuh"
@@ -108,10 +109,6 @@ struct Step {
     }
   }
 };
-
-__device__ __forceinline__ std::uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 // Columns as kParts products of kPart each.
 template <int kPartV, int kPartsV>
