@@ -15,9 +15,7 @@ constexpr std::int64_t kPassRows = 8192;
 constexpr std::int64_t kMxfp4Cols = 256, kBf16Cols = 64;
 // Rows an expert from which the next way is faster (docs/cuda/experts.md).
 constexpr std::int64_t kMmaExpected = 2, kWideExpected = 32;
-// Where the ring serves, up to here, and its larger groups. It is not chosen: the last change to it,
-// the cure of a race, has not run on a GPU yet (docs/cuda/experts.md says what to run).
-constexpr bool kChooseRing = false;
+// Where the ring serves, up to here, and its larger groups.
 constexpr std::int64_t kRingExpected = 40, kRing16Expected = 6, kRing24Expected = 12;
 
 __device__ __forceinline__ float2 unpack(std::uint32_t pair) {
@@ -83,7 +81,7 @@ Plan choose(const Context& context, const ExpertMlpArgs& args) {
   const bool half = args.activation.kind == ActivationKind::kSitu;
   if (context.deterministic) return {half ? Way::kHalf : Way::kMma, half ? kHalfRows : kMmaRows};
   const ExpertWeights& form = first_present(args);
-  if (kChooseRing && half && expected < kRingExpected &&
+  if (half && expected < kRingExpected &&
       ring_serves(context, form.w1.cols, form.w1.rows)) {
     return {Way::kRing, expected < kRing16Expected   ? 8
                         : expected < kRing24Expected ? 16
