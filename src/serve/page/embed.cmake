@@ -54,8 +54,9 @@ set(list "")
 set(index 0)
 foreach(name path IN ZIP_LISTS page_files page_paths)
   set(symbol baltoro_page_${index})
-  string(APPEND data "extern \"C\" const char ${symbol}[], ${symbol}_end[];\n"
-    "asm(\".section .rodata\\n${symbol}: .incbin \\\"${path}\\\"\\n${symbol}_end:\\n.byte 0\\n.previous\\n\");\n")
+  # Hidden, not local: GNU ld for aarch64 drops the offset of a local symbol that is reached through the table of addresses.
+  string(APPEND data "extern \"C\" [[gnu::visibility(\"hidden\")]] const char ${symbol}[], ${symbol}_end[];\n"
+    "asm(\".section .rodata\\n.globl ${symbol}, ${symbol}_end\\n${symbol}: .incbin \\\"${path}\\\"\\n${symbol}_end:\\n.byte 0\\n.previous\\n\");\n")
   string(APPEND list "    {\"${name}\", {${symbol}, static_cast<std::size_t>(${symbol}_end - ${symbol})}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
