@@ -18,7 +18,9 @@ float decode(std::int8_t code, std::uint8_t scale) {
   std::array<std::int8_t, 32> codes{};
   codes[31] = code;
   decode_mxint8_row(codes.data(), &scale, 32, out.data());
-  if (scale != 255) EXPECT_EQ(out[0], 0.0f);
+  if (scale != 255) {
+    EXPECT_EQ(out[0], 0.0f);
+  }
   return out[31];
 }
 

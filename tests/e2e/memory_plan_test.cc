@@ -105,7 +105,7 @@ class EachFixture : public ::testing::TestWithParam<const char*> {
 
 TEST_P(EachFixture, ExpertsInTheFiles) {
   if (sizes_.experts == 0) GTEST_SKIP() << "the model has no routed experts";
-  const auto backend = make_cpu_backend({.num_threads = 2});
+  const auto backend = make_cpu_backend({.num_threads = 2, .isa = std::nullopt});
   const std::uint64_t page = 4096;
   // Below one expert, a few, half of them.
   for (std::uint64_t cache : {page, 40 * page, sizes_.experts / 2}) {
@@ -114,7 +114,7 @@ TEST_P(EachFixture, ExpertsInTheFiles) {
 }
 
 TEST_P(EachFixture, TrunkInTheFiles) {
-  const auto backend = make_cpu_backend({.num_threads = 2});
+  const auto backend = make_cpu_backend({.num_threads = 2, .isa = std::nullopt});
   const auto layers = static_cast<std::int64_t>(sizes_.trunk.size());
   const std::uint64_t trunk = sizes_.total() - sizes_.experts;
   for (bool copies : {true, false}) {

@@ -320,10 +320,10 @@ class SlowDeterminism : public MatrixOf<Part> {
   const Subject& subject() const override { return GetParam().subject; }
 };
 INSTANTIATE_TEST_SUITE_P(Slow, SlowDeterminism, ::testing::ValuesIn(parts()),
-                         [](const ::testing::TestParamInfo<Part>& info) {
-                           return name_of(info.param.subject) + "_" +
-                                  std::to_string(info.param.threads) +
-                                  (info.param.poisoned ? "_poisoned" : "");
+                         [](const ::testing::TestParamInfo<Part>& part) {
+                           return name_of(part.param.subject) + "_" +
+                                  std::to_string(part.param.threads) +
+                                  (part.param.poisoned ? "_poisoned" : "");
                          });
 
 TEST_P(SlowDeterminism, EverythingChanged) {
