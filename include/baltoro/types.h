@@ -16,6 +16,11 @@ enum class Activations : std::uint8_t { kBf16, kF32 };
 // decoding, at an error of its own (docs/numerics.md).
 enum class KdaState : std::uint8_t { kF32, kBf16 };
 
+// What the routed experts multiply their weights by: kSame, the activations as they are; kFp8, rows
+// of fp8 (e4m3) values that share a power of two, for MXFP4 experts, at an error of its own
+// (docs/numerics.md).
+enum class ExpertActivations : std::uint8_t { kSame, kFp8 };
+
 // How a token came to be in the sequence; it alone decides the arithmetic that computes the token
 // (docs/numerics.md).
 enum class Origin : std::uint8_t {

@@ -33,6 +33,9 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_activations(app, options.activations);
   add_choice(app, "--kda-state", options.kda_state, {"f32", "bf16"},
              "With a GPU: how KDA states are kept; bf16 takes half, at an error of its own");
+  add_choice(app, "--expert-activations", options.expert_activations, {"same", "fp8"},
+             "With a GPU: what MXFP4 experts are multiplied by; same as --activations, or rounded "
+             "to fp8, at an error of its own");
   add_isa(app, options.isa);
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
              "copy reads into memory, map uses the files, auto copies what fits");
@@ -66,6 +69,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device = options.device;
   engine.activations = options.activations == "f32" ? Activations::kF32 : Activations::kBf16;
   engine.kda_state = options.kda_state == "bf16" ? KdaState::kBf16 : KdaState::kF32;
+  engine.expert_activations =
+      options.expert_activations == "fp8" ? ExpertActivations::kFp8 : ExpertActivations::kSame;
   engine.num_threads = options.threads;
   if (!options.isa.empty()) engine.isa = options.isa;
   engine.latent_norm_eps = options.latent_norm_eps;

@@ -21,6 +21,7 @@ struct ModelOptions {
   std::string device = "cpu";
   std::string activations = "bf16";
   std::string kda_state = "f32";
+  std::string expert_activations = "same";
   std::string isa;  // empty: the best
   bool deterministic = false;
   std::string experts = "auto";

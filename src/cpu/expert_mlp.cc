@@ -4,6 +4,7 @@
 #include <iterator>
 #include <span>
 
+#include "core/error.h"
 #include "cpu/context.h"
 #include "cpu/gated.h"
 
@@ -185,6 +186,11 @@ class ExpertPass {
 }  // namespace
 
 void expert_mlp(Context& context, const ExpertMlpArgs& args) {
+  if (args.expert_activations != ExpertActivations::kSame) {
+    fail(ErrorCode::kUnsupported,
+         "expert_mlp: the CPU multiplies experts by activations as they are; use "
+         "--expert-activations same");
+  }
   const std::int64_t rows = args.z.rows();
   if (rows == 0) return;
   const ExpertWeights& any = args.experts[static_cast<std::size_t>(args.ids[0])];

@@ -5,6 +5,7 @@
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/word.cuh"
 #include "cuda/expert_half_rows.h"
+#include "cuda/fp8_rows.h"
 #include "cuda/launch.cuh"
 
 namespace baltoro::cuda {
@@ -81,8 +82,7 @@ Plan choose(const Context& context, const ExpertMlpArgs& args) {
   const bool half = args.activation.kind == ActivationKind::kSitu;
   if (context.deterministic) return {half ? Way::kHalf : Way::kMma, half ? kHalfRows : kMmaRows};
   const ExpertWeights& form = first_present(args);
-  if (half && expected < kRingExpected &&
-      ring_serves(context, form.w1.cols, form.w1.rows)) {
+  if (half && expected < kRingExpected && ring_serves(context, form.w1.cols, form.w1.rows)) {
     return {Way::kRing, expected < kRing16Expected   ? 8
                         : expected < kRing24Expected ? 16
                                                      : kRingRows};
@@ -134,11 +134,18 @@ void run_pass(Context& context, const ExpertMlpArgs& args, const ExpertEntry* ta
       width,
       first_present(args).w1.rows,
       args.activation,
+      args.expert_activations == ExpertActivations::kFp8,
       nullptr,
       {args.weights, args.out.data}};
   ExpertGroups& groups = experts.groups;
   context.scratch.begin(bytes_of(plan.way, experts) + group_bytes(groups) +
-                        Scratch::bytes_of<bf16>(groups.num_pairs * width));
+                        Scratch::bytes_of<bf16>(groups.num_pairs * width) +
+                        Scratch::bytes_of<bf16>(experts.fp8_rows ? rows * width : 0));
+  if (experts.fp8_rows) {
+    auto* z = context.scratch.take<bf16>(rows * width);
+    round_fp8_rows(context, whole_rows(rows, width), static_cast<const bf16*>(experts.z), z);
+    experts.z = z;
+  }
   take_groups(context.scratch, groups);
   group_pairs(context, groups, args.ids, num_experts, rows);
   const bool at_once =

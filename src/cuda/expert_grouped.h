@@ -34,6 +34,9 @@ struct GroupedExperts {
   std::int64_t width;  // Z
   std::int64_t inner;  // F
   Activation activation;
+  // Rows are multiplied as ExpertActivations::kFp8 says: z has been rounded, hidden rows are by each
+  // kind (fp8_rows.h).
+  bool fp8_rows;
   // bf16 [pairs, width], to be filled with round(w2 act(w1 z, w3 z)); or null: `sum` is made at once.
   void* down;
   SlotSum sum;

@@ -275,6 +275,7 @@ void half_experts(Context& context, const GroupedExperts& experts) {
   run_stage<Stage::kGateUp>(
       context, {experts.table, experts.groups, experts.top_k, rows.z, rows.unscale, rows.scale,
                 experts.width, experts.inner, rows.hidden, experts.activation});
+  finish_hidden(context, experts, rows);
   run_stage<Stage::kDown>(
       context, {experts.table, experts.groups, experts.top_k, rows.hidden, nullptr, rows.scale,
                 experts.inner, experts.width, experts.down, experts.activation});

@@ -4,6 +4,7 @@
 #include "cuda/device/overlap.cuh"
 #include "cuda/device/word.cuh"
 #include "cuda/expert_half_rows.h"
+#include "cuda/fp8_rows.h"
 #include "cuda/launch.cuh"
 
 namespace baltoro::cuda {
@@ -83,6 +84,12 @@ HalfRows make_half_rows(Context& context, const GroupedExperts& experts) {
          arrange, static_cast<const uint4*>(experts.z), static_cast<int>(experts.width / 8),
          reinterpret_cast<uint4*>(z), unscale);
   return {z, unscale, hidden, hidden_scale(experts.activation)};
+}
+
+void finish_hidden(Context& context, const GroupedExperts& experts, const HalfRows& rows) {
+  if (!experts.fp8_rows) return;
+  round_fp8_rows(context, whole_rows(experts.groups.num_pairs, experts.inner), rows.hidden,
+                 rows.hidden);
 }
 
 }  // namespace baltoro::cuda

@@ -20,5 +20,7 @@ std::size_t half_rows_bytes(const GroupedExperts& experts);
 // Takes scratch memory, fills z and unscale. When a kernel launched next with Launch::overlap starts,
 // the kernels before this call have ended.
 HalfRows make_half_rows(Context& context, const GroupedExperts& experts);
+// Between the products: with fp8 rows, rounds the hidden ones.
+void finish_hidden(Context& context, const GroupedExperts& experts, const HalfRows& rows);
 
 }  // namespace baltoro::cuda

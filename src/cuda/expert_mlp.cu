@@ -8,6 +8,7 @@
 #include "cuda/device/weight_row.cuh"
 #include "cuda/expert_grouped.h"
 #include "cuda/expert_table.h"
+#include "cuda/fp8_rows.h"
 #include "cuda/launch.cuh"
 #include "ops/expert_mlp.h"
 
@@ -88,16 +89,25 @@ void run(Context& context, const ExpertMlpArgs& args, const ExpertEntry* table,
   const std::int64_t width = form.w2.rows, inner = form.w1.rows;
   const auto row_bytes = static_cast<std::int64_t>(sizeof(T)) * inner * args.top_k;
   const std::int64_t pass = std::clamp(kPassBytes / row_bytes, std::int64_t{1}, args.z.rows());
-  context.scratch.begin(Scratch::bytes_of<T>(pass * args.top_k * inner));
+  const bool fp8_rows = args.expert_activations == ExpertActivations::kFp8;
+  context.scratch.begin(Scratch::bytes_of<T>(pass * args.top_k * inner) +
+                        Scratch::bytes_of<T>(fp8_rows ? pass * width : 0));
   T* hidden = context.scratch.take<T>(pass * args.top_k * inner);
+  T* rounded = fp8_rows ? context.scratch.take<T>(pass * width) : nullptr;
   for (std::int64_t first = 0; first < args.z.rows(); first += pass) {
     const std::int64_t count = std::min(pass, args.z.rows() - first);
     const ExpertRows rows{table, form, args.ids + first * args.top_k, count * args.top_k,
                           args.top_k};
+    const T* z = static_cast<const T*>(args.z.data) + first * width;
+    if (fp8_rows) {
+      round_fp8_rows(context, whole_rows(count, width), z, rounded);
+      z = rounded;
+    }
     const dim3 hidden_grid(ceil_div(inner, kWarps),
                            static_cast<unsigned>(std::min(rows.pairs, kMaxGrid)));
     launch({"expert_mlp: gate and up", hidden_grid, kThreads, 0, context.stream}, gate_up<T>, rows,
-           args.activation, static_cast<const T*>(args.z.data) + first * width, hidden);
+           args.activation, z, hidden);
+    if (fp8_rows) round_fp8_rows(context, whole_rows(rows.pairs, inner), hidden, hidden);
     const dim3 out_grid(ceil_div(width, kWarps), static_cast<unsigned>(std::min(count, kMaxGrid)));
     launch({"expert_mlp: down", out_grid, kThreads, 0, context.stream}, down_sum<T>, rows,
            args.weights + first * args.top_k, hidden,

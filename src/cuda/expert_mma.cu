@@ -8,6 +8,7 @@
 #include "cuda/device/quick_glu.cuh"
 #include "cuda/device/word.cuh"
 #include "cuda/expert_grouped.h"
+#include "cuda/fp8_rows.h"
 #include "cuda/launch.cuh"
 
 namespace baltoro::cuda {
@@ -217,8 +218,8 @@ std::size_t mma_experts_bytes(const GroupedExperts& experts) {
 }
 
 void mma_experts(Context& context, const GroupedExperts& experts) {
-  const auto& [table, num_experts, groups, x, rows, top_k, width, inner, activation, down, sum] =
-      experts;
+  const auto& [table, num_experts, groups, x, rows, top_k, width, inner, activation, fp8_rows, down,
+               sum] = experts;
   bf16* z = context.scratch.take<bf16>(rows * width);
   bf16* hidden = context.scratch.take<bf16>(groups.num_pairs * inner);
   constexpr int kVectorThreads = 128;
@@ -227,6 +228,7 @@ void mma_experts(Context& context, const GroupedExperts& experts) {
       {"expert_mlp: arrange", ceil_div(vectors, kVectorThreads), kVectorThreads, 0, context.stream},
       arrange, static_cast<const uint4*>(x), vectors, reinterpret_cast<uint4*>(z));
   run_stage<Stage::kGateUp>(context, {table, groups, top_k, z, width, inner, hidden, activation});
+  if (fp8_rows) round_fp8_rows(context, whole_rows(groups.num_pairs, inner), hidden, hidden);
   run_stage<Stage::kDown>(
       context, {table, groups, top_k, hidden, inner, width, static_cast<bf16*>(down), activation});
 }

@@ -63,6 +63,11 @@ DevicePlan plan_device(const std::filesystem::path& dir, const ModelConfig& conf
 
 void adapt(LoadOptions& how, const DevicePlan& plan, const EngineOptions& options) {
   if (plan.experts_on_host) {
+    if (options.expert_activations == ExpertActivations::kFp8) {
+      fail(ErrorCode::kUnsupported,
+           "the routed experts stay with the CPU, which takes activations as they are; use "
+           "--expert-activations same, or --experts gpu where the GPU has room for them");
+    }
     if (options.random_weights) {
       fail(ErrorCode::kUsage,
            "random weights are made on the GPU, and the experts would stay with the host; take "

@@ -35,6 +35,38 @@ void check_options(const EngineOptions& options) {
          "KDA states in bf16 are kept by --device cuda and reference; the CPU keeps f32: use "
          "--kda-state f32");
   }
+  if (options.expert_activations == ExpertActivations::kFp8 && options.device == "cpu") {
+    fail(ErrorCode::kUnsupported,
+         "routed experts take activations in fp8 with --device cuda and reference; the CPU takes "
+         "them as they are: use --expert-activations same");
+  }
+}
+
+// What fp8 activations of the experts ask of the model.
+void check_experts(const EngineOptions& options, const std::filesystem::path& dir,
+                   const ModelWeights& weights) {
+  if (options.expert_activations == ExpertActivations::kSame) return;
+  bool found = false;
+  for (const LayerWeights& layer : weights.layers) {
+    const auto* moe = std::get_if<MoeWeights>(&layer.ffn);
+    if (moe == nullptr) continue;
+    for (const ExpertWeights& expert : moe->experts) {
+      const WeightFormat format = expert.w1.format;
+      if (format != WeightFormat::kMxfp4) {
+        fail(ErrorCode::kUnsupported,
+             "{}: activations in fp8 are for routed experts in MXFP4, and these are {}: use "
+             "--expert-activations same, or `baltoro quantize`",
+             dir.string(), weight_format_name(format));
+      }
+      found = true;
+    }
+  }
+  if (!found) {
+    fail(ErrorCode::kUnsupported,
+         "{}: the model has no routed experts, whose activations could be in fp8: use "
+         "--expert-activations same",
+         dir.string());
+  }
 }
 
 DType state_dtype(const EngineOptions& options) {
@@ -45,11 +77,12 @@ DType state_dtype(const EngineOptions& options) {
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
                           const Backend& backend) {
   const std::string kind = options.device.substr(0, options.device.find(':'));
-  // Nothing for f32: files of before stay valid.
+  // Nothing for the defaults: files of before stay valid.
   const char* state = options.kda_state == KdaState::kBf16 ? " bf16 state" : "";
-  return fmt::format("{} {} {} {}{}", kind,
+  const char* experts = options.expert_activations == ExpertActivations::kFp8 ? " fp8 experts" : "";
+  return fmt::format("{} {} {} {}{}{}", kind,
                      options.activations == Activations::kBf16 ? "bf16" : "f32",
-                     dtype_name(backend.cache_dtype()), config.latent_norm_eps, state);
+                     dtype_name(backend.cache_dtype()), config.latent_norm_eps, state, experts);
 }
 
 GenerationDefaults generation_defaults(const std::filesystem::path& dir,
@@ -127,7 +160,7 @@ Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
     : backend(std::move(chosen)),
       store(std::move(loaded.store)),
       placed(std::move(on_device)),
-      model(std::move(loaded.config), std::move(loaded.weights)),
+      model(std::move(loaded.config), std::move(loaded.weights), options.expert_activations),
       mapped(loaded.plan.all_resident()
                  ? nullptr
                  : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
@@ -172,6 +205,7 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
   }
   LoadedModel loaded = load_model(dir, std::move(read_config), how);
   report_unused(dir, loaded.report);
+  check_experts(options, dir, loaded.weights);
   std::vector<Buffer> placed;
   if (on_device) placed = place_on_device(*on_device, options, *backend, loaded);
   auto impl =

@@ -190,40 +190,43 @@ std::size_t distinct(std::vector<std::int32_t> ids) {
   return static_cast<std::size_t>(std::unique(ids.begin(), ids.end()) - ids.begin());
 }
 
-SuiteCase expert_case(std::int64_t rows) {
+SuiteCase expert_case(std::int64_t rows, ExpertActivations activations = ExpertActivations::kSame) {
   constexpr std::int64_t kLatent = 3584, kInner = 3072, kExperts = 896;
-  return {"expert_mlp", fmt::format("E1 experts MXFP4 B={}", rows), [=](Backend& backend) {
-            const auto m = std::make_shared<SuiteMemory>(backend);
-            auto experts = std::make_shared<std::vector<ExpertWeights>>();
-            for (std::int64_t e = 0; e < kExperts; ++e) {
-              experts->push_back({m->weight(kInner, kLatent, WeightFormat::kMxfp4),
-                                  m->weight(kInner, kLatent, WeightFormat::kMxfp4),
-                                  m->weight(kLatent, kInner, WeightFormat::kMxfp4)});
-            }
-            m->buffers.push_back(backend.expert_table(*experts));
-            const void* table = m->buffers.back().data();
-            const int sets = rows <= kDecodeRows ? 8 : 2;
-            std::vector<ExpertMlpArgs> args;
-            double touched = 0;
-            for (int s = 0; s < sets; ++s) {
-              const std::vector<std::int32_t> ids =
-                  uniform_routes(rows, static_cast<std::uint64_t>(s));
-              touched += static_cast<double>(distinct(ids)) / sets;
-              args.push_back({.z = m->values(rows, kLatent),
-                              .ids = m->upload(ids),
-                              .weights = m->vector(rows * 16, 0.05f, 0.2f),
-                              .top_k = 16,
-                              .experts = *experts,
-                              .table = table,
-                              .activation = kSitu,
-                              .out = m->values(rows, kLatent)});
-            }
-            const Cost cost = expert_mlp_cost(rows, 16, touched, experts->front());
-            const auto call = [args, experts, &backend](int s) {
-              expert_mlp(backend, args[static_cast<std::size_t>(s)]);
-            };
-            return finish(m, sets, call, rows <= kDecodeRows, cost);
-          }};
+  const bool fp8 = activations == ExpertActivations::kFp8;
+  return {
+      fp8 ? "expert_mlp, fp8 rows" : "expert_mlp",
+      fmt::format("E1 experts MXFP4{} B={}", fp8 ? ", fp8 rows" : "", rows), [=](Backend& backend) {
+        const auto m = std::make_shared<SuiteMemory>(backend);
+        auto experts = std::make_shared<std::vector<ExpertWeights>>();
+        for (std::int64_t e = 0; e < kExperts; ++e) {
+          experts->push_back({m->weight(kInner, kLatent, WeightFormat::kMxfp4),
+                              m->weight(kInner, kLatent, WeightFormat::kMxfp4),
+                              m->weight(kLatent, kInner, WeightFormat::kMxfp4)});
+        }
+        m->buffers.push_back(backend.expert_table(*experts));
+        const void* table = m->buffers.back().data();
+        const int sets = rows <= kDecodeRows ? 8 : 2;
+        std::vector<ExpertMlpArgs> args;
+        double touched = 0;
+        for (int s = 0; s < sets; ++s) {
+          const std::vector<std::int32_t> ids = uniform_routes(rows, static_cast<std::uint64_t>(s));
+          touched += static_cast<double>(distinct(ids)) / sets;
+          args.push_back({.z = m->values(rows, kLatent),
+                          .ids = m->upload(ids),
+                          .weights = m->vector(rows * 16, 0.05f, 0.2f),
+                          .top_k = 16,
+                          .experts = *experts,
+                          .table = table,
+                          .activation = kSitu,
+                          .expert_activations = activations,
+                          .out = m->values(rows, kLatent)});
+        }
+        const Cost cost = expert_mlp_cost(rows, 16, touched, experts->front());
+        const auto call = [args, experts, &backend](int s) {
+          expert_mlp(backend, args[static_cast<std::size_t>(s)]);
+        };
+        return finish(m, sets, call, rows <= kDecodeRows, cost);
+      }};
 }
 
 SuiteCase route_case(std::int64_t rows) {
@@ -402,6 +405,9 @@ std::vector<SuiteCase> device_suite() {
   list.push_back(linear_case("L3 head", 1, 7168, {163840}));
   list.push_back(linear_case("L3 head", 32, 7168, {163840}));
   for (const std::int64_t rows : {1, 8, 32, 256, 1024, 8192}) list.push_back(expert_case(rows));
+  for (const std::int64_t rows : {1, 32, 256, 1024, 8192}) {
+    list.push_back(expert_case(rows, ExpertActivations::kFp8));
+  }
   for (const std::int64_t rows : {1, 32, 256, 8192}) list.push_back(route_case(rows));
   for (const std::int64_t rows : {1, 32, 256, 8192}) list.push_back(mix_case(rows));
   constexpr Origin kPrompt = Origin::kPrompt, kGenerated = Origin::kGenerated;
@@ -463,7 +469,8 @@ BenchRow time_suite_case(const SuiteCase& suite_case, Backend& backend, Roof& ro
 
 std::string check_op(const std::string& op, Backend& reference, Backend& candidate) {
   std::string faults;
-  for (const std::vector<OpCase>& cases : {op_cases(), bf16_state_cases(), bench_cases()}) {
+  for (const std::vector<OpCase>& cases :
+       {op_cases(), bf16_state_cases(), fp8_expert_cases(), bench_cases()}) {
     for (const OpCase& op_case : cases) {
       if (op_case.op == op) faults += check_parity(op_case, reference, candidate);
     }

@@ -53,6 +53,7 @@ void routed_experts(LayerContext& context, const MoeWeights& weights, const Cons
                                .table = weights.expert_table,
                                .feed = context.mapped,
                                .activation = context.config.activation,
+                               .expert_activations = context.expert_activations,
                                .out = sum});
   if (!has_latent) return;
 

@@ -17,6 +17,7 @@ struct LayerContext {
   SequenceState& state;
   Workspace& workspace;
   MappedWeights* mapped = nullptr;  // null: all weights stay in memory
+  ExpertActivations expert_activations = ExpertActivations::kSame;
   int layer = 0;
 };
 

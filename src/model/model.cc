@@ -11,8 +11,10 @@
 
 namespace baltoro {
 
-Model::Model(ModelConfig config, ModelWeights weights)
-    : config_(std::move(config)), weights_(std::move(weights)) {}
+Model::Model(ModelConfig config, ModelWeights weights, ExpertActivations expert_activations)
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      expert_activations_(expert_activations) {}
 
 ConstTensorView Model::forward(Backend& backend, const BatchView& batch, SequenceState& state,
                                Workspace& workspace, MappedWeights* mapped) const {
@@ -31,7 +33,7 @@ void Model::run_layers(Backend& backend, const BatchView& batch, SequenceState& 
   ResidualStream stream(backend, config_, workspace, batch.num_rows());
   embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
 
-  LayerContext context{backend, config_, batch, state, workspace, mapped};
+  LayerContext context{backend, config_, batch, state, workspace, mapped, expert_activations_};
   for (const LayerWeights& layer : weights_.layers) {
     if (mapped != nullptr) mapped->enter_layer(context.layer);
     run_block(context, layer, stream);

@@ -20,7 +20,9 @@ namespace baltoro {
 // Immutable after construction; the weights' memory belongs to a WeightStore that outlives it.
 class Model {
  public:
-  Model(ModelConfig config, ModelWeights weights);
+  // kFp8: MXFP4 experts, and a backend that serves it.
+  Model(ModelConfig config, ModelWeights weights,
+        ExpertActivations expert_activations = ExpertActivations::kSame);
 
   const ModelConfig& config() const noexcept { return config_; }
   const ModelWeights& weights() const noexcept { return weights_; }
@@ -47,6 +49,7 @@ class Model {
 
   ModelConfig config_;
   ModelWeights weights_;
+  ExpertActivations expert_activations_;
 };
 
 }  // namespace baltoro

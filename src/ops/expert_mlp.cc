@@ -4,6 +4,14 @@
 #include "ops/arg_check.h"
 
 namespace baltoro {
+namespace {
+
+bool is_mxfp4(const ExpertWeights& expert) {
+  return expert.w1.format == WeightFormat::kMxfp4 && expert.w3.format == WeightFormat::kMxfp4 &&
+         expert.w2.format == WeightFormat::kMxfp4;
+}
+
+}  // namespace
 
 void expert_mlp(Backend& backend, const ExpertMlpArgs& args) {
   const ArgCheck check("expert_mlp", args.layer);
@@ -25,6 +33,8 @@ void expert_mlp(Backend& backend, const ExpertMlpArgs& args) {
     check.weight("w1", expert.w1, expert.w1.rows, width);
     check.weight("w3", expert.w3, expert.w1.rows, width);
     check.weight("w2", expert.w2, width, expert.w1.rows);
+    check.that(args.expert_activations == ExpertActivations::kSame || is_mxfp4(expert),
+               "MXFP4 experts for rows of fp8");
   }
   check.that(args.activation.kind != ActivationKind::kSitu ||
                  (args.activation.beta > 0 && args.activation.linear_beta > 0),

@@ -31,6 +31,9 @@ class ExpertFeed {
 
 // Per row: out = round(sum over slots a, in slot order, of weights[a] * round(w2 act(w1 z, w3 z))),
 // the sum in f32. Rows are grouped by expert; the bits of a row do not depend on its neighbours.
+// With ExpertActivations::kFp8 the row z and each row that act() gives, [F], are rounded once more
+// before they are multiplied, to e4m3 values times one power of two a row (core/e4m3.h); MXFP4
+// experts only.
 struct ExpertMlpArgs {
   int layer = -1;
   ConstTensorView z;                  // [M, Z] (or [M, D] for full-width experts)
@@ -42,6 +45,7 @@ struct ExpertMlpArgs {
   const void* table = nullptr;  // Backend::expert_table of `experts`, or null
   ExpertFeed* feed = nullptr;   // null: all experts are in memory
   Activation activation;
+  ExpertActivations expert_activations = ExpertActivations::kSame;
   TensorView out;  // [M, Z]
 };
 

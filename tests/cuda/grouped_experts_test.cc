@@ -26,6 +26,7 @@ struct Setting {
   ActivationKind kind;
   std::int64_t rows;
   std::int64_t width = 256, inner = 512;
+  ExpertActivations expert_activations = ExpertActivations::kSame;
 };
 
 // Weights of a backend, each at the start of an allocation.
@@ -110,6 +111,7 @@ std::vector<float> run(Backend& backend, const Setting& setting, const Inputs& i
   args.experts = experts.list;
   args.activation = setting.kind == ActivationKind::kSitu ? Activation{setting.kind, 4, 25}
                                                           : Activation{setting.kind, 0, 0};
+  args.expert_activations = setting.expert_activations;
   args.out = memory.output("out", args.z.rows(), setting.width);
   expert_mlp(backend, args);
   EXPECT_EQ(memory.damage().value_or(""), "");
@@ -132,6 +134,12 @@ std::vector<Setting> settings() {
   for (const std::int64_t rows : {1, 11, 22, 30}) {
     list.push_back({WeightFormat::kMxfp4, ActivationKind::kSitu, rows, 1792, 768});
   }
+  constexpr ExpertActivations kFp8 = ExpertActivations::kFp8;
+  for (const std::int64_t rows : {1, 5, 30, 90, 200}) {
+    list.push_back({WeightFormat::kMxfp4, ActivationKind::kSitu, rows, 256, 512, kFp8});
+    list.push_back({WeightFormat::kMxfp4, ActivationKind::kSwiglu, rows, 256, 512, kFp8});
+  }
+  list.push_back({WeightFormat::kMxfp4, ActivationKind::kSitu, 22, 1792, 768, kFp8});
   return list;
 }
 
@@ -142,7 +150,9 @@ TEST_P(GroupedExperts, AgreeWithTheReference) {
   const Inputs inputs = make_inputs(GetParam());
   const auto reference = make_reference_backend(Activations::kBf16);
   const std::vector<float> expected = run(*reference, GetParam(), inputs, 0);
-  const Tolerance limit = op_tolerance("expert_mlp", Activations::kBf16);
+  const bool fp8 = GetParam().expert_activations == ExpertActivations::kFp8;
+  const Tolerance limit =
+      op_tolerance(fp8 ? "expert_mlp, fp8 rows" : "expert_mlp", Activations::kBf16);
   for (const bool deterministic : {false, true}) {
     const auto cuda = make_cuda_backend({.deterministic = deterministic});
     const Agreement seen = compare_values(expected, run(*cuda, GetParam(), inputs, 0, kRepeats));

@@ -453,6 +453,7 @@ void ring_experts(Context& context, const GroupedExperts& experts) {
   run_stage<Stage::kGateUp>(
       context, {experts.table, experts.groups, experts.top_k, rows.z, rows.unscale, rows.scale,
                 width, inner, rows.hidden, experts.activation, 0, 0});
+  finish_hidden(context, experts, rows);
   run_stage<Stage::kDown>(
       context, {experts.table, experts.groups, experts.top_k, rows.hidden, nullptr, rows.scale,
                 inner, width, experts.down, experts.activation, 0, 0});

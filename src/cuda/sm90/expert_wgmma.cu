@@ -11,6 +11,7 @@
 #include "cuda/device/quick_glu.cuh"
 #include "cuda/device/word.cuh"
 #include "cuda/expert_grouped.h"
+#include "cuda/fp8_rows.h"
 #include "cuda/launch.cuh"
 #include "cuda/sm90/register_wgmma.cuh"
 
@@ -389,6 +390,15 @@ void wide_experts(Context& context, const GroupedExperts& experts) {
   run_stage<Stage::kGateUp>(
       context, {experts.table, experts.groups, positions, reinterpret_cast<const unsigned char*>(x),
                 experts.width, experts.inner, hidden, experts.activation});
+  if (experts.fp8_rows) {
+    const RowPieces rows{positions,
+                         kPanelCols,
+                         experts.inner / kPanelCols,
+                         positions * kPanelCols,
+                         kPanelCols,
+                         experts.groups.num_positions};
+    round_fp8_rows(context, rows, hidden, hidden);
+  }
   run_stage<Stage::kDown>(context, {experts.table, experts.groups, positions,
                                     reinterpret_cast<const unsigned char*>(hidden), experts.inner,
                                     experts.width, experts.down, experts.activation});

@@ -179,6 +179,18 @@ void add_mla_cases(std::vector<OpCase>& list) {
 
 }  // namespace
 
+std::vector<OpCase> fp8_expert_cases() {
+  constexpr ExpertActivations kFp8 = ExpertActivations::kFp8;
+  constexpr WeightFormat kMxfp4 = WeightFormat::kMxfp4;
+  std::vector<OpCase> list;
+  for (const ActivationKind kind : {ActivationKind::kSitu, ActivationKind::kSwiglu}) {
+    list.push_back(make_case(ExpertCase{1, 32, 64, 5, 2, kMxfp4, kind, kFp8}));
+    list.push_back(make_case(ExpertCase{9, 64, 96, 7, 3, kMxfp4, kind, kFp8}));
+    list.push_back(make_case(ExpertCase{37, 96, 32, 6, 4, kMxfp4, kind, kFp8}));
+  }
+  return list;
+}
+
 std::vector<OpCase> bf16_state_cases() {
   std::vector<OpCase> list;
   const auto add = [&](const char* name, const KdaShape& shape, std::vector<SequenceCase> batch) {

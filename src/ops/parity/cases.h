@@ -53,6 +53,9 @@ std::vector<OpCase> op_cases();
 // kda_mix with bf16 states, for backends that serve them.
 std::vector<OpCase> bf16_state_cases();
 
+// expert_mlp with rows of fp8, for backends that serve them.
+std::vector<OpCase> fp8_expert_cases();
+
 // Some forty larger cases in the shapes of the released models, for benchmarks.
 std::vector<OpCase> bench_cases();
 
@@ -124,6 +127,8 @@ struct ExpertCase {
   int top_k = 1;
   WeightFormat format = WeightFormat::kMxfp4;
   ActivationKind kind = ActivationKind::kSitu;
+  // With kFp8 the op is "expert_mlp, fp8 rows".
+  ExpertActivations expert_activations = ExpertActivations::kSame;
 };
 OpCase make_case(const ExpertCase& spec);
 

@@ -237,6 +237,7 @@ OpCase make_case(const ExpertCase& spec) {
     args.weights = memory->input_f32("weights", values("weights", spec.rows * spec.top_k));
     args.top_k = spec.top_k;
     args.activation = activation_of(spec.kind);
+    args.expert_activations = spec.expert_activations;
     args.out = memory->output("out", spec.rows, spec.width);
     std::sort(ids.begin(), ids.end());
     const auto distinct = std::unique(ids.begin(), ids.end()) - ids.begin();
@@ -248,7 +249,8 @@ OpCase make_case(const ExpertCase& spec) {
     };
     return PreparedOp(std::move(memory), call, cost);
   };
-  return {"expert_mlp",
+  const bool fp8 = spec.expert_activations == ExpertActivations::kFp8;
+  return {fp8 ? "expert_mlp, fp8 rows" : "expert_mlp",
           fmt::format("{} {} M={} Z={} F={} top {} of {}", weight_format_name(spec.format),
                       activation_name(spec.kind), spec.rows, spec.width, spec.inner, spec.top_k,
                       spec.experts),

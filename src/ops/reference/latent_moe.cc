@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/e4m3.h"
 #include "core/error.h"
 #include "ops/reference/glu_mlp.h"
 #include "ops/reference/matrix.h"
@@ -53,10 +54,23 @@ void route(const RouteArgs& args) {
   }
 }
 
+namespace {
+
+// One expert's output for the row z, [Z].
+std::vector<double> expert_output(const ExpertWeights& expert, const ExpertMlpArgs& args,
+                                  const std::vector<double>& z, Rounding round) {
+  std::vector<double> hidden = glu_inner(expert.w1, expert.w3, args.activation, z, round);
+  if (args.expert_activations == ExpertActivations::kFp8) round_e4m3_row(hidden);
+  return glu_down(expert.w2, hidden, round);
+}
+
+}  // namespace
+
 void expert_mlp(const ExpertMlpArgs& args, Rounding round) {
   const std::int64_t width = args.z.cols();
   for (std::int64_t row = 0; row < args.z.rows(); ++row) {
-    const std::vector<double> z(args.z.f32() + row * width, args.z.f32() + (row + 1) * width);
+    std::vector<double> z(args.z.f32() + row * width, args.z.f32() + (row + 1) * width);
+    if (args.expert_activations == ExpertActivations::kFp8) round_e4m3_row(z);
     std::vector<double> sum(static_cast<std::size_t>(width), 0.0);
     for (int slot = 0; slot < args.top_k; ++slot) {
       const std::int32_t id = args.ids[row * args.top_k + slot];
@@ -65,7 +79,7 @@ void expert_mlp(const ExpertMlpArgs& args, Rounding round) {
       const ExpertWeights& expert = args.experts[static_cast<std::size_t>(id)];
       BALTORO_CHECK(expert.w1 && expert.w3 && expert.w2, "expert_mlp: expert {} is absent", id);
       if (args.feed != nullptr) args.feed->acquire({&id, 1});
-      const std::vector<double> e = glu(expert.w1, expert.w3, expert.w2, args.activation, z, round);
+      const std::vector<double> e = expert_output(expert, args, z, round);
       const double weight = args.weights[row * args.top_k + slot];
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * e[i];
     }

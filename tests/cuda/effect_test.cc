@@ -1,4 +1,5 @@
-// What a smaller type of state costs in exactness: one text through two engines, token by token.
+// What a smaller type of state or of the experts' activations costs in exactness: one text through
+// two engines, token by token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,10 +18,15 @@ namespace {
 
 constexpr std::size_t kPrompt = 64, kGenerated = 1200;
 
-std::shared_ptr<Engine> load(const std::string& model, Activations activations, KdaState state) {
+std::shared_ptr<Engine> load(const std::string& model, Activations activations,
+                             KdaState state = KdaState::kF32,
+                             ExpertActivations expert_activations = ExpertActivations::kSame) {
   const std::filesystem::path dir =
       model == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / model;
-  return Engine::load(dir, {.device = "cuda", .activations = activations, .kda_state = state});
+  return Engine::load(dir, {.device = "cuda",
+                            .activations = activations,
+                            .kda_state = state,
+                            .expert_activations = expert_activations});
 }
 
 // Drawn from the model itself at temperature 1.
@@ -86,8 +92,8 @@ void tell(const char* model, const char* what, const Effect& effect) {
 TEST(SlowCudaStates, EffectOnLogits) {
   BALTORO_NEEDS_GPU();
   for (const char* model : {"story", "k3", "kimi_linear"}) {
-    const auto f32 = load(model, Activations::kF32, KdaState::kF32);
-    const auto bf16 = load(model, Activations::kBf16, KdaState::kF32);
+    const auto f32 = load(model, Activations::kF32);
+    const auto bf16 = load(model, Activations::kBf16);
     const std::vector<TokenId> ids = text_of(*f32);
     const Effect floor = effect_of(*f32, *bf16, ids);
     tell(model, "bf16 activations against f32", floor);
@@ -98,6 +104,26 @@ TEST(SlowCudaStates, EffectOnLogits) {
     EXPECT_GT(state.mean_kl, 0);
     EXPECT_LT(state.mean_kl, 1e-2) << model;
     EXPECT_GT(state.same_best, 0.9 * kGenerated) << model;
+  }
+}
+
+TEST(SlowCudaExperts, EffectOnLogits) {
+  BALTORO_NEEDS_GPU();
+  for (const char* model : {"story", "k3"}) {
+    const auto f32 = load(model, Activations::kF32);
+    const std::vector<TokenId> ids = text_of(*f32);
+    const auto with_fp8 = [&](Activations activations) {
+      const auto engine = load(model, activations, KdaState::kF32, ExpertActivations::kFp8);
+      return effect_of(*f32, *engine, ids);
+    };
+    tell(model, "bf16 activations against f32",
+         effect_of(*f32, *load(model, Activations::kBf16), ids));
+    const Effect fp8 = with_fp8(Activations::kF32);
+    tell(model, "fp8 into the experts, f32 elsewhere", fp8);
+    tell(model, "fp8 into the experts, bf16 elsewhere", with_fp8(Activations::kBf16));
+    EXPECT_GT(fp8.mean_kl, 0);
+    EXPECT_LT(fp8.mean_kl, 0.1) << model;
+    EXPECT_GT(fp8.same_best, 0.8 * kGenerated) << model;
   }
 }
 
