@@ -353,8 +353,8 @@ std::size_t bf16_experts_bytes(const GroupedExperts& experts) {
 }
 
 void bf16_experts(Context& context, const GroupedExperts& experts) {
-  const auto& [table, num_experts, groups, z, rows, top_k, width, inner, activation, down, sum] =
-      experts;
+  const auto& [table, num_experts, groups, z, rows, top_k, width, inner, activation, fp8_rows, down,
+               sum] = experts;
   bf16* hidden = context.scratch.take<bf16>(groups.num_pairs * inner);
   if (down == nullptr) return run_row(context, experts, hidden);
   run_stage<Stage::kGateUp>(context, {table, groups, top_k, static_cast<const bf16*>(z), width,
