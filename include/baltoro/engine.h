@@ -68,6 +68,16 @@ struct GenerationDefaults {
   std::vector<TokenId> stop_ids;  // eos_token_id of both files
 };
 
+// How long the weights took to their places. Seconds.
+struct LoadTimes {
+  double host = 0;    // headers, shapes, and what is copied into memory of the host
+  double device = 0;  // the copy to a GPU; 0 without one
+  // Of it, a chunk being read from the files while the device takes the one before, and then the
+  // wait for the device: what is small is not what bounds the load.
+  double filling = 0;
+  double waiting = 0;
+};
+
 struct EngineInfo {
   std::string backend;  // "cpu/avx2"
   int num_threads = 1;
@@ -87,6 +97,7 @@ struct EngineInfo {
   std::int64_t max_batch_rows = 0;  // of one pass
   GenerationDefaults generation;
   MemoryPlan memory;
+  LoadTimes load;
 };
 
 // One sequence's part of a forward pass.

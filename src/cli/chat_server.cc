@@ -9,6 +9,7 @@
 #include "cli/format.h"
 #include "cli/sse_reader.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "text/json_field.h"
 #include "text/json_print.h"
 

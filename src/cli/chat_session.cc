@@ -7,6 +7,7 @@
 
 #include "cli/answer.h"
 #include "cli/run_stats.h"
+#include "core/stopwatch.h"
 
 namespace baltoro::cli {
 namespace {

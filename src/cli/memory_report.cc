@@ -7,6 +7,17 @@
 #include "cli/format.h"
 
 namespace baltoro::cli {
+namespace {
+
+std::uint64_t copied_bytes(const MemoryPlan& plan) { return plan.copies ? plan.resident : 0; }
+
+std::string rate(std::uint64_t bytes, double seconds) {
+  return seconds > 0 ? fmt::format("{:.2f} s, {:.2f} GB/s", seconds,
+                                   static_cast<double>(bytes) / seconds / 1e9)
+                     : fmt::format("{:.2f} s", seconds);
+}
+
+}  // namespace
 
 std::string describe(const MemoryPlan& plan, std::int64_t decode_bytes, int indent) {
   std::string device;
@@ -56,6 +67,29 @@ nlohmann::ordered_json to_json(const MemoryPlan& plan) {
           {"device_working", plan.device_working},
           {"device_weights", plan.device_weights},
           {"experts_on_host", plan.experts_on_host}};
+}
+
+std::string describe(const LoadTimes& times, const MemoryPlan& plan, int indent) {
+  std::string out;
+  if (const std::uint64_t bytes = copied_bytes(plan); bytes > 0) {
+    out += fmt::format("{:<{}}{} into memory in {}\n", "load", indent, human_bytes(bytes),
+                       rate(bytes, times.host));
+  }
+  if (plan.device_limit == 0) return out;
+  out += fmt::format("{:<{}}{} to the GPU in {}", "load", indent, human_bytes(plan.device_weights),
+                     rate(plan.device_weights, times.device));
+  if (times.filling + times.waiting > 0) {
+    out +=
+        fmt::format("; {:.2f} s reading, {:.2f} s waiting for the GPU: bound by {}", times.filling,
+                    times.waiting, times.filling >= times.waiting ? "the files" : "the copy");
+  }
+  return out + "\n";
+}
+
+nlohmann::ordered_json to_json(const LoadTimes& times, const MemoryPlan& plan) {
+  return {{"host_bytes", copied_bytes(plan)},    {"host_seconds", times.host},
+          {"device_bytes", plan.device_weights}, {"device_seconds", times.device},
+          {"filling_seconds", times.filling},    {"waiting_seconds", times.waiting}};
 }
 
 }  // namespace baltoro::cli

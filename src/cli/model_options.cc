@@ -1,9 +1,8 @@
 #include "cli/model_options.h"
 
-#include <chrono>
-
 #include "cli/arguments.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace baltoro::cli {
 namespace {
@@ -95,7 +94,7 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir) {
 OpenModel open_model(const ModelOptions& options, const std::function<void(double)>& on_share) {
   require_model_directory(options.dir, options.command);
   OpenModel model;
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   EngineOptions engine = engine_options(options);
   ProgressBar bar("Reading weights",
                   options.progress ? ProgressMode::kAlways : ProgressMode::kAuto);
@@ -108,8 +107,7 @@ OpenModel open_model(const ModelOptions& options, const std::function<void(doubl
   if (model.tokenizer) {
     check_vocabulary(options.dir, *model.tokenizer, model.engine->info().vocab_size);
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  model.load_seconds = seconds.count();
+  model.load_seconds = watch.lap();
   return model;
 }
 

@@ -17,6 +17,7 @@
 #include "cli/run_stats.h"
 #include "cli/sampling_options.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace baltoro::cli {
 namespace {

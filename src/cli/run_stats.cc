@@ -41,7 +41,10 @@ Derived derive(const RunStats& stats, const Engine& engine) {
                         mean_position * static_cast<double>(info.cache_bytes_per_token);
   if (steps > 0) out.paged_per_token = static_cast<double>(stats.decode_paged_bytes) / steps;
   out.achieved = out.bytes_per_token * out.decode_rate;
-  if (has_room_to_measure(info.memory)) out.machine = measure_read_bandwidth({}, info.num_threads);
+  // Of a GPU's memory nothing is known here.
+  if (info.memory.device_limit == 0 && has_room_to_measure(info.memory)) {
+    out.machine = measure_read_bandwidth({}, info.num_threads);
+  }
   return out;
 }
 
@@ -60,9 +63,13 @@ std::string describe(const RunStats& stats, const Engine& engine, const Generate
                      stats.decode_seconds, d.decode_rate);
   out += fmt::format("memory    {} bytes/token, {:.2f} GB/s",
                      with_commas(static_cast<std::uint64_t>(d.bytes_per_token)), d.achieved / 1e9);
-  out += d.machine == 0 ? "; the limit leaves no room to measure the machine\n"
-                        : fmt::format(", {:.0f} % of the {:.2f} GB/s measured here\n",
-                                      100 * d.achieved / d.machine, d.machine / 1e9);
+  if (d.machine > 0) {
+    out += fmt::format(", {:.0f} % of the {:.2f} GB/s measured here", 100 * d.achieved / d.machine,
+                       d.machine / 1e9);
+  } else if (info.memory.device_limit == 0) {
+    out += "; the limit leaves no room to measure the machine";
+  }
+  out += "\n" + describe(info.load, info.memory, 10);
   out += describe(info.memory, info.decode_weight_bytes, 10);
   if (!info.memory.all_resident()) {
     out += fmt::format("read      {} bytes/token, {:.2f} GB/s\n",
@@ -88,6 +95,7 @@ nlohmann::ordered_json to_json(const RunStats& stats, const Engine& engine,
           {"machine_bytes_per_second", d.machine},
           {"bandwidth_share", d.machine == 0 ? 0 : d.achieved / d.machine},
           {"paged_bytes_per_token", d.paged_per_token},
+          {"load", to_json(engine.info().load, engine.info().memory)},
           {"memory", to_json(engine.info().memory)}};
 }
 

@@ -1,7 +1,6 @@
 // Speed of one generation against what the machine's memory can do.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,21 +9,6 @@
 #include "baltoro/generate.h"
 
 namespace baltoro::cli {
-
-// Seconds since the last lap, or since construction.
-class Stopwatch {
- public:
-  double lap() {
-    const Clock::time_point now = Clock::now();
-    const std::chrono::duration<double> seconds = now - last_;
-    last_ = now;
-    return seconds.count();
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last_ = Clock::now();
-};
 
 struct RunStats {
   std::int64_t prompt_tokens = 0;   // read for this answer

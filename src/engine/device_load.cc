@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/gib.h"
-#include "model/place_weights.h"
 #include "model/synth.h"
 
 namespace baltoro {
@@ -80,8 +79,8 @@ void adapt(LoadOptions& how, const DevicePlan& plan, const EngineOptions& option
   how.memory_limit = std::numeric_limits<std::uint64_t>::max();
 }
 
-std::vector<Buffer> place_on_device(const DevicePlan& plan, const EngineOptions& options,
-                                    Backend& device, LoadedModel& loaded) {
+PlacedWeights place_on_device(const DevicePlan& plan, const EngineOptions& options, Backend& device,
+                              LoadedModel& loaded) {
   MemoryPlan& memory = loaded.plan;
   memory.device_limit = plan.limit;
   memory.device_working = plan.working;

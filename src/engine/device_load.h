@@ -4,11 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <vector>
 
 #include "baltoro/engine.h"
-#include "core/buffer.h"
 #include "model/loader.h"
+#include "model/place_weights.h"
 #include "ops/backend.h"
 
 namespace baltoro {
@@ -45,8 +44,8 @@ DevicePlan plan_device(const std::filesystem::path& dir, const ModelConfig& conf
 // The options of load_model() for that plan: files are mapped, but for experts that the host keeps.
 void adapt(LoadOptions& how, const DevicePlan& plan, const EngineOptions& options);
 
-// Copies the weights to the device and completes the memory plan of `loaded`. Returns their memory.
-std::vector<Buffer> place_on_device(const DevicePlan& plan, const EngineOptions& options,
-                                    Backend& device, LoadedModel& loaded);
+// Copies the weights to the device and completes the memory plan of `loaded`.
+PlacedWeights place_on_device(const DevicePlan& plan, const EngineOptions& options, Backend& device,
+                              LoadedModel& loaded);
 
 }  // namespace baltoro

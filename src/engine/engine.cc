@@ -10,12 +10,14 @@
 #include "core/directory.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "engine/describe.h"
 #include "engine/device_load.h"
 #include "engine/engine_impl.h"
 #include "engine/fingerprint.h"
 #include "engine/make_backend.h"
 #include "engine/session_impl.h"
+#include "engine/working_memory.h"
 #include "io/file_reader.h"
 #include "model/loader.h"
 
@@ -69,10 +71,6 @@ void check_experts(const EngineOptions& options, const std::filesystem::path& di
   }
 }
 
-DType state_dtype(const EngineOptions& options) {
-  return options.kda_state == KdaState::kBf16 ? DType::kBf16 : DType::kF32;
-}
-
 // What, beside the files, decides the meaning of a saved state.
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
                           const Backend& backend) {
@@ -113,31 +111,12 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
   return defaults;
 }
 
-// What ops and heap grow to beside activations and state.
-std::uint64_t scratch_bytes(const ModelConfig& config, std::int64_t max_rows) {
-  // Page tables, heap and the other ops: 5 to 25 MiB were measured (docs/performance.md).
-  constexpr std::uint64_t kOther = std::uint64_t{32} << 20;
-  // The routed experts work in passes of at most 64 MiB of f32 (cpu/expert_mlp.cc), which they pack
-  // into half as much beside.
-  constexpr std::uint64_t kMostOfExperts = std::uint64_t{96} << 20;
-  const MoeConfig& moe = config.moe;
-  const std::int64_t width = moe.latent_size > 0 ? moe.latent_size : config.hidden_size;
-  const auto experts =
-      static_cast<std::uint64_t>(max_rows * moe.experts_per_token * (moe.expert_ffn_size + width)) *
-      6;
-  return kOther + std::min(experts, kMostOfExperts);
-}
-
 LoadOptions load_options(const EngineOptions& options, const ModelConfig& config,
                          Backend& backend) {
-  // Made to be measured: untouched memory costs nothing.
-  const Workspace workspace(backend, config, options.max_batch_rows);
-  const SequenceState state(backend, config, state_dtype(options));
   LoadOptions how;
   how.mode = options.load;
   how.memory_limit = options.memory_limit;
-  how.working_bytes = workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
-                      scratch_bytes(config, options.max_batch_rows);
+  how.working_bytes = working_bytes(options, config, backend);
   how.progress = options.progress;
   return how;
 }
@@ -203,15 +182,24 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
     adapt(how, *on_device, options);
     if (on_device->experts_on_host) backend = with_host_experts(std::move(backend), options);
   }
+  LoadTimes times;
+  Stopwatch watch;
   LoadedModel loaded = load_model(dir, std::move(read_config), how);
+  times.host = watch.lap();
   report_unused(dir, loaded.report);
   check_experts(options, dir, loaded.weights);
-  std::vector<Buffer> placed;
-  if (on_device) placed = place_on_device(*on_device, options, *backend, loaded);
-  auto impl =
-      std::make_unique<Impl>(std::move(loaded), std::move(placed), std::move(backend), options);
+  PlacedWeights placed;
+  if (on_device) {
+    placed = place_on_device(*on_device, options, *backend, loaded);
+    times.device = watch.lap();
+    times.filling = placed.times.filling;
+    times.waiting = placed.times.waiting;
+  }
+  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(placed.memory),
+                                     std::move(backend), options);
   const ModelConfig& config = impl->model.config();
   EngineInfo& info = impl->info;
+  info.load = times;
   info.fingerprint =
       fingerprint(read_text_file(dir / "config.json", kConfigLimit),
                   state_variant(options, config, *impl->backend), impl->store->files());

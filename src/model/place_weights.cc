@@ -82,7 +82,10 @@ class Mover {
   }
   // Matrices are there.
   void finish() {
-    if (staged_) staged_->finish();
+    if (staged_) {
+      staged_->finish();
+      times_ = staged_->times();
+    }
     staged_.reset();
     report(total_ - done_);
   }
@@ -91,9 +94,9 @@ class Mover {
     kept_.push_back(std::move(buffer));
     return kept_.back().data();
   }
-  std::vector<Buffer> buffers() {
+  PlacedWeights placed() {
     std::move(kept_.begin(), kept_.end(), std::back_inserter(buffers_));
-    return std::move(buffers_);
+    return {std::move(buffers_), times_};
   }
 
  private:
@@ -122,6 +125,7 @@ class Mover {
   std::vector<Buffer> kept_;
   std::uint64_t used_ = 0;
   std::uint64_t done_ = 0;
+  CopyTimes times_;
 };
 
 // A head that is rows of the embedding stays so.
@@ -181,8 +185,7 @@ std::uint64_t placed_bytes(ModelWeights& weights, bool experts) {
   return bytes;
 }
 
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
-                                  const PlaceOptions& options) {
+PlacedWeights place_weights(Backend& backend, ModelWeights& weights, const PlaceOptions& options) {
   Mover mover(backend, options, placed_bytes(weights, options.experts));
   move_outer(weights, mover);
   for (LayerWeights& layer : weights.layers) {
@@ -196,7 +199,7 @@ std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
   mover.begin(vector_bytes(weights), "vectors of weights");
   for_all_vectors(weights, [&](WeightVector& vector) { mover.move(vector); });
   mover.finish();
-  return mover.buffers();
+  return mover.placed();
 }
 
 }  // namespace baltoro

@@ -30,10 +30,14 @@ struct PlaceOptions {
 // Bytes that place_weights() will take of the backend, its alignment included.
 std::uint64_t placed_bytes(ModelWeights& weights, bool experts);
 
+struct PlacedWeights {
+  std::vector<Buffer> memory;  // must outlive the weights
+  CopyTimes times;             // of matrices that were copied
+};
+
 // Copies each matrix and vector once, layer by layer, and points the views to the copies; afterwards
 // nothing that was placed refers to the memory that it came from. Matrices begin at multiples of 256
-// bytes. Returns the memory, which must outlive the weights. Throws as StagedCopy does.
-std::vector<Buffer> place_weights(Backend& backend, ModelWeights& weights,
-                                  const PlaceOptions& options);
+// bytes. Throws as StagedCopy does.
+PlacedWeights place_weights(Backend& backend, ModelWeights& weights, const PlaceOptions& options);
 
 }  // namespace baltoro

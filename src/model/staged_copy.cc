@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace baltoro {
 namespace {
@@ -62,9 +63,12 @@ void StagedCopy::add(void* to, const void* from, std::size_t bytes, Bytes kind) 
 void StagedCopy::flush() {
   if (pieces_.empty()) return;
   auto* chunk = static_cast<std::byte*>(buffers_[open_].data());
+  Stopwatch watch;
   fill(chunk);
+  times_.filling += watch.lap();
   // The chunk ahead has arrived meanwhile, or is waited for: then its buffer is free.
   backend_.synchronize();
+  times_.waiting += watch.lap();
   backend_.copy_in_order(to_, chunk, used_);
   open_ = 1 - open_;
   if (sent_) sent_(used_);
@@ -75,7 +79,9 @@ void StagedCopy::flush() {
 
 void StagedCopy::finish() {
   flush();
+  Stopwatch watch;
   backend_.synchronize();
+  times_.waiting += watch.lap();
 }
 
 void StagedCopy::fill(std::byte* chunk) {

@@ -14,6 +14,12 @@
 
 namespace baltoro {
 
+// Seconds.
+struct CopyTimes {
+  double filling = 0;  // threads read a chunk from the files
+  double waiting = 0;  // for the device to have taken one
+};
+
 // One thread at a time. Sources must stay as they are until flush() or finish() returns.
 class StagedCopy {
  public:
@@ -40,6 +46,10 @@ class StagedCopy {
   // All that was added has arrived.
   void finish();
 
+  // Of flush() and finish() so far. A chunk is filled while the device takes the one before: where
+  // the files are the slower side there is nothing to wait for.
+  const CopyTimes& times() const noexcept { return times_; }
+
  private:
   // Part of the open chunk.
   struct Piece {
@@ -61,6 +71,7 @@ class StagedCopy {
   std::byte* to_ = nullptr;  // where the open chunk goes
   std::size_t used_ = 0;
   std::vector<Piece> pieces_;
+  CopyTimes times_;
 };
 
 }  // namespace baltoro

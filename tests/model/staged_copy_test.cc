@@ -74,15 +74,15 @@ TEST_F(StagedCopyTest, PlacedWeightsAreThoseOfTheFiles) {
     for (const std::size_t chunk : {std::size_t{777}, StagedCopy::kChunk}) {
       LoadedModel loaded = load_model(dir, options);
       std::uint64_t done = 0, total = 0;
-      const std::vector<Buffer> memory = place_weights(device_, loaded.weights,
-                                                       {.progress =
-                                                            [&](std::uint64_t d, std::uint64_t t) {
-                                                              EXPECT_GE(d, done);
-                                                              done = d;
-                                                              total = t;
-                                                            },
-                                                        .store = loaded.store.get(),
-                                                        .chunk_bytes = chunk});
+      const PlacedWeights placed = place_weights(device_, loaded.weights,
+                                                 {.progress =
+                                                      [&](std::uint64_t d, std::uint64_t t) {
+                                                        EXPECT_GE(d, done);
+                                                        done = d;
+                                                        total = t;
+                                                      },
+                                                  .store = loaded.store.get(),
+                                                  .chunk_bytes = chunk});
       EXPECT_EQ(done, total);
       const auto same = [&](const WeightView& a, const WeightView& b) {
         if (!a) return;

@@ -1,0 +1,42 @@
+#include "engine/working_memory.h"
+
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+#include "model/sequence_state.h"
+#include "model/workspace.h"
+
+namespace baltoro {
+namespace {
+
+// What ops and heap grow to beside activations and state.
+std::uint64_t scratch_bytes(const ModelConfig& config, std::int64_t max_rows) {
+  // Page tables, heap and the other ops: 5 to 25 MiB were measured (docs/performance.md).
+  constexpr std::uint64_t kOther = std::uint64_t{32} << 20;
+  // The routed experts work in passes of at most 64 MiB of f32 (cpu/expert_mlp.cc), which they pack
+  // into half as much beside.
+  constexpr std::uint64_t kMostOfExperts = std::uint64_t{96} << 20;
+  const MoeConfig& moe = config.moe;
+  const std::int64_t width = moe.latent_size > 0 ? moe.latent_size : config.hidden_size;
+  const auto experts =
+      static_cast<std::uint64_t>(max_rows * moe.experts_per_token * (moe.expert_ffn_size + width)) *
+      6;
+  return kOther + std::min(experts, kMostOfExperts);
+}
+
+}  // namespace
+
+DType state_dtype(const EngineOptions& options) {
+  return options.kda_state == KdaState::kBf16 ? DType::kBf16 : DType::kF32;
+}
+
+std::uint64_t working_bytes(const EngineOptions& options, const ModelConfig& config,
+                            Backend& backend) {
+  // Made to be measured: untouched memory costs nothing.
+  const Workspace workspace(backend, config, options.max_batch_rows);
+  const SequenceState state(backend, config, state_dtype(options));
+  return workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
+         scratch_bytes(config, options.max_batch_rows);
+}
+
+}  // namespace baltoro
