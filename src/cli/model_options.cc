@@ -1,8 +1,14 @@
 #include "cli/model_options.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include "cli/arguments.h"
+#include "cli/tier_report.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/stopwatch.h"
+#include "measure/tier_machine.h"
 
 namespace baltoro::cli {
 namespace {
@@ -91,11 +97,34 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& dir) {
   return Tokenizer::load(dir);
 }
 
+namespace {
+
+// Of a sequence of some length.
+constexpr std::int64_t kPlannedContext = 4096;
+
+void print_plan(const ModelOptions& options, const EngineOptions& engine) {
+  try {
+    const ModelConfig config =
+        load_config(options.dir, {.latent_norm_eps = engine.latent_norm_eps});
+    const plan::PlanModel model = plan::model_from_config(config, options.dir);
+    const TierPlan plan =
+        tier_plan(model, tier_machine(engine, config), engine.experts, kPlannedContext);
+    fmt::print(stderr, "{}\n", tier_text(plan, model.name));
+  } catch (const Error& error) {
+    // A prediction is no condition of the load, which says itself what it cannot do.
+    log::warning("no plan: {}", error.what());
+  }
+}
+
+}  // namespace
+
 OpenModel open_model(const ModelOptions& options, const std::function<void(double)>& on_share) {
   require_model_directory(options.dir, options.command);
   OpenModel model;
   Stopwatch watch;
   EngineOptions engine = engine_options(options);
+  const bool looks_on = options.show_plan || options.progress || isatty(STDERR_FILENO) != 0;
+  if (engine.device.starts_with("cuda") && looks_on) print_plan(options, engine);
   ProgressBar bar("Reading weights",
                   options.progress ? ProgressMode::kAlways : ProgressMode::kAuto);
   engine.progress = [&](std::size_t done, std::size_t total) {

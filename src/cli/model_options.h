@@ -31,6 +31,7 @@ struct ModelOptions {
   std::optional<float> latent_norm_eps;
   int threads = 0;
   bool progress = false;
+  bool show_plan = false;  // before it is loaded, of a GPU
 };
 
 struct OpenModel {
@@ -50,7 +51,8 @@ EngineOptions engine_options(const ModelOptions& options);
 // Throws Error{kBadModel} where `dir` is no directory; `command` needs it.
 void require_model_directory(const std::string& dir, const std::string& command);
 
-// Reads tokenizer and weights, with a progress bar; `on_share` is told the part of the weights that
+// Reads tokenizer and weights, with a progress bar, for a GPU behind the plan on standard error where
+// it was asked for or somebody looks on; `on_share` is told the part of the weights that
 // has been read. Throws as Engine::load and Tokenizer::load, and
 // Error{kBadModel} where the tokenizer has ids that the model has not.
 OpenModel open_model(const ModelOptions& options, const std::function<void(double)>& on_share = {});

@@ -138,8 +138,8 @@ Command add_plan(CLI::App& root) {
 }
 
 std::vector<Command> add_plan_subcommands(CLI::App& plan) {
-  return {add_plan_sweep(plan), add_plan_compare(plan), add_plan_layout(plan),
-          add_plan_calibrate(plan), add_plan_verify(plan)};
+  return {add_plan_sweep(plan), add_plan_compare(plan),   add_plan_layout(plan),
+          add_plan_tiers(plan), add_plan_calibrate(plan), add_plan_verify(plan)};
 }
 
 }  // namespace baltoro::cli

@@ -12,6 +12,7 @@ Command add_plan_calibrate(CLI::App& plan);
 Command add_plan_compare(CLI::App& plan);
 Command add_plan_layout(CLI::App& plan);
 Command add_plan_sweep(CLI::App& plan);
+Command add_plan_tiers(CLI::App& plan);
 Command add_plan_verify(CLI::App& plan);
 
 // Of add_plan: what follows `plan`, in the order of its help.

@@ -172,7 +172,9 @@ void check_combination(const RunOptions& options) {
 
 int run(const RunOptions& options) {
   check_combination(options);
-  const OpenModel model = open_model(options.model);
+  ModelOptions how = options.model;
+  how.show_plan = options.stats;
+  const OpenModel model = open_model(how);
   if (!options.requests) return run_prompt(options, model);
   return answer_requests(model, options.model.dir, *options.requests, options.sampling);
 }

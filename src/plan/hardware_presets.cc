@@ -1,10 +1,13 @@
 // Public numbers of machines (docs/cost-model.md): dense peaks, links in one direction.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
 #include "core/suggest.h"
+#include "plan/device_preset.h"
 #include "plan/hardware.h"
 #include "plan/key_value.h"
 
@@ -118,6 +121,30 @@ std::vector<std::string> hardware_names() {
   std::vector<std::string> names;
   for (const Row& row : kRows) names.emplace_back(row.name);
   return names;
+}
+
+std::optional<Hardware> preset_of_device(std::string_view name) {
+  // Words that say what the preset is anyway.
+  constexpr std::array<std::string_view, 9> kSame = {"nvidia", "geforce", "sxm4", "sxm5", "hbm2e",
+                                                     "hbm3",   "hbm3e",   "80gb", "141gb"};
+  std::string model;
+  std::string word;
+  const auto take = [&] {
+    if (std::ranges::find(kSame, word) == kSame.end()) model += word;  // "rtx 4090" is one
+    word.clear();
+  };
+  for (const char c : name) {
+    if (c == ' ' || c == '-') {
+      take();
+    } else {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  take();
+  for (const Row& row : kRows) {
+    if (model == row.name && row.kind != kHost) return make(row);
+  }
+  return std::nullopt;
 }
 
 HardwareChoice preset_hardware(std::string_view text) {
