@@ -17,12 +17,14 @@
 #include "measure/bench_ops.h"
 #include "measure/compare.h"
 #include "measure/device_probes.h"
+#include "measure/explain_step.h"
 
 namespace baltoro::cli {
 namespace {
 
 struct BenchCommand {
   bool random_weights = false;
+  bool explain = false;
   std::int64_t rows = EngineOptions().max_batch_rows;
   ModelOptions model;
   BenchOptions common;
@@ -81,6 +83,22 @@ void check_memory(const ModelBench& bench, const EngineInfo& info) {
       human_bytes(limit), device ? "--device-memory" : "--memory");
 }
 
+// Where the time of decoding steps goes, in place of the rows.
+void explain(const ModelBench& bench, Roof& roof, BenchReport& report) {
+  std::vector<PassShape> shapes;
+  for (const std::int64_t depth : bench.depths) {
+    for (const std::int64_t batch : bench.batches) shapes.push_back({batch, 1, depth});
+  }
+  for (const int threads : bench.threads) {
+    ExplainOptions options{bench.dir, bench.engine, shapes, bench.repeat, {}};
+    options.engine.num_threads = threads;
+    explain_steps(options, roof, [&](const StepExplanation& step) {
+      report.roofs(roof, step.threads);
+      report.explanation(step);
+    });
+  }
+}
+
 int run(const BenchCommand& command) {
   if (!command.random_weights) require_model_directory(command.model.dir, "bench");
   ModelBench bench = command.bench;
@@ -101,6 +119,10 @@ int run(const BenchCommand& command) {
   report.detail("activations", command.model.activations);
   report.detail("load", command.model.load);
   Roof roof(probes_of(bench.engine));
+  if (command.explain) {
+    explain(bench, roof, report);
+    return report.finish();
+  }
   bool first = true;
   const auto on_engine = [&](const EngineInfo& info) {
     if (first) {
@@ -134,6 +156,8 @@ Command add_bench(CLI::App& root) {
   app->add_flag(
       "--random-weights", command->random_weights,
       "On a GPU: MODEL is a config.json or its directory; weights are made on the device");
+  app->add_flag("--explain", command->explain,
+                "Instead: parts of a decoding step, each beside the least that it can take");
   add_number(*app, "--rows", command->rows, "Rows of one pass; a multiple of 64", {.min = 64});
   add_bench_options(*app, command->common);
   app->footer(
@@ -142,6 +166,7 @@ Command add_bench(CLI::App& root) {
       "  baltoro bench models/story -p 512,2048 -n 128 -d 0,4096 -t 1,2\n"
       "  baltoro bench models/story -p 0 -n 64 -b 1,4,16 -r 9 --json decode.json\n"
       "  baltoro bench models/story --isa avx2 --json avx2.json\n"
+      "  baltoro bench models/story --explain -d 4096 -b 1,16\n"
       "Before anything is timed, a short run is compared with the reference backend. The roof is "
       "the\n"
       "larger of two times: bytes at the read bandwidth and FLOPs at the arithmetic peak, both\n"

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <span>
 
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/table.h"
 #include "measure/memory_bandwidth.h"
 
 namespace baltoro::cli {
@@ -123,6 +125,34 @@ constexpr const char* kModelHeader =
 constexpr const char* kOpsHeader =
     "\nthreads         us            min..max     GB/s   GFLOP/s  of the roof      case\n";
 
+// Parts, and what they leave of the step.
+Table parts_table(const StepExplanation& step) {
+  Table table;
+  table.columns = {{"part", "part", "", "", "", 1},
+                   {"calls", "calls", "", "", "formula", 1},
+                   {"bytes", "bytes", "MB", "B", "formula", 1e-6},
+                   {"seconds", "time", "us", "s", "measured", 1e6},
+                   {"share", "of the", "step", "", "measured", 1},
+                   {"floor_seconds", "floor", "us", "s", "measured", 1e6},
+                   {"share_of_floor", "reached", "", "", "measured", 1},
+                   {"bound", "bound", "", "", "", 1}};
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  double floors = 0;
+  for (const PartRow& row : step.parts) {
+    floors += row.floor.seconds;
+    table.rows.push_back({plan::part_name(row.part), static_cast<double>(row.calls), row.work.bytes,
+                          row.seconds, percent(row.seconds / step.seconds()), row.floor.seconds,
+                          row.seconds > 0 ? percent(row.floor.seconds / row.seconds) : "-",
+                          to_string(row.floor.bound)});
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  table.rows.push_back(
+      {"rest", kNone, kNone, step.rest(), percent(step.rest() / step.seconds()), kNone, "-", "-"});
+  table.rows.push_back({"step", kNone, kNone, step.seconds(), percent(1), floors,
+                        percent(floors / step.seconds()), "-"});
+  return table;
+}
+
 std::string complaint(const BenchRow& row) {
   const std::string where = fmt::format("{}, {} threads", row.name, row.threads);
   if (!row.fault.empty()) {
@@ -189,6 +219,36 @@ void BenchReport::row(const BenchRow& row) {
   header_printed_ = true;
   fmt::print("{}\n", model_ ? model_line(row) : op_line(row));
   std::fflush(stdout);
+}
+
+void BenchReport::explanation(const StepExplanation& step) {
+  const std::string name = fmt::format("decode of {} behind {} tokens, {} threads",
+                                       step.shape.batch, step.shape.depth, step.threads);
+  if (step.samples.gave_up) {
+    failed_ = true;
+    fmt::print(stderr,
+               "baltoro: error: {}: no result: {}; stop what else runs here, or give "
+               "--allow-noise\n",
+               name, describe_dropped(step.samples));
+    return;
+  }
+  const Table table = parts_table(step);
+  const bool left_out = step.clock == PartClock::kLeftOut;
+  const Summary s = step.samples.seconds();  // of a run
+  fmt::print(
+      "\n{}: {:.1f} us a step ({:.1f}..{:.1f}); {}\n{}", name, 1e6 * step.seconds(),
+      1e6 * s.min / kStepsOfARun, 1e6 * s.max / kStepsOfARun,
+      left_out ? "a part takes what a step is shorter by without it" : "ops timed one by one",
+      table_text(table));
+  std::fflush(stdout);
+  document_["steps"].push_back({{"batch", step.shape.batch},
+                                {"depth", step.shape.depth},
+                                {"threads", step.threads},
+                                {"seconds", step.seconds()},
+                                {"steps_of_a_run", kStepsOfARun},
+                                {"clock", left_out ? "left out" : "ops"},
+                                {"samples", to_json(step.samples.kept)},
+                                {"parts", table_json(table)}});
 }
 
 int BenchReport::finish() {

@@ -9,6 +9,7 @@
 #include "cli/bench_options.h"
 #include "io/output_file.h"
 #include "measure/bench_row.h"
+#include "measure/explain_step.h"
 #include "measure/machine.h"
 #include "measure/roof.h"
 
@@ -28,6 +29,9 @@ class BenchReport {
   void roofs(Roof& roof, int threads);
   // Prints the row; where it has no result, why, on standard error.
   void row(const BenchRow& row);
+
+  // Prints the parts of a step, or why it has no result.
+  void explanation(const StepExplanation& step);
 
   // Writes the document where --json asks for it. Returns the exit status: kFailed where a row has
   // no result. Throws Error{kIo}.

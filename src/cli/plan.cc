@@ -101,6 +101,7 @@ std::string footer() {
          "  baltoro plan k3 --hw 8xb300 --explain routed      the formula with its numbers\n"
          "  baltoro plan k3 --hw rtx4090 --dram 128GB --nvme 7GB\n"
          "  baltoro plan layout k3 --hw 16xh200 -b 4 --ctx 128k\n"
+         "  baltoro plan tiers kimi-linear --hw rtx4090 --memory 128GB\n"
          "  baltoro plan compare k3 'k3 --dtype attn=int8'    what changed, and why\n"
          "  baltoro plan sweep k3 split=512:64,448:128,384:192\n"
          "  baltoro plan sweep k2 alpha=1,2,4 mode=eff,acc -b 64\n"

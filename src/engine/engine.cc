@@ -9,12 +9,10 @@
 
 #include "core/directory.h"
 #include "core/error.h"
-#include "core/log.h"
-#include "core/stopwatch.h"
 #include "engine/describe.h"
-#include "engine/device_load.h"
 #include "engine/engine_impl.h"
 #include "engine/fingerprint.h"
+#include "engine/load_parts.h"
 #include "engine/make_backend.h"
 #include "engine/session_impl.h"
 #include "engine/working_memory.h"
@@ -25,51 +23,6 @@ namespace baltoro {
 namespace {
 
 constexpr std::uint64_t kConfigLimit = std::uint64_t{16} << 20;
-
-void check_options(const EngineOptions& options) {
-  const std::int64_t rows = options.max_batch_rows;
-  if (rows < kBlockTokens || rows > 65536 || rows % kBlockTokens != 0) {
-    fail(ErrorCode::kUsage, "max_batch_rows: {} must be a multiple of {} between {} and 65536",
-         rows, kBlockTokens, kBlockTokens);
-  }
-  if (options.kda_state == KdaState::kBf16 && options.device == "cpu") {
-    fail(ErrorCode::kUnsupported,
-         "KDA states in bf16 are kept by --device cuda and reference; the CPU keeps f32: use "
-         "--kda-state f32");
-  }
-  if (options.expert_activations == ExpertActivations::kFp8 && options.device == "cpu") {
-    fail(ErrorCode::kUnsupported,
-         "routed experts take activations in fp8 with --device cuda and reference; the CPU takes "
-         "them as they are: use --expert-activations same");
-  }
-}
-
-// What fp8 activations of the experts ask of the model.
-void check_experts(const EngineOptions& options, const std::filesystem::path& dir,
-                   const ModelWeights& weights) {
-  if (options.expert_activations == ExpertActivations::kSame) return;
-  bool found = false;
-  for (const LayerWeights& layer : weights.layers) {
-    const auto* moe = std::get_if<MoeWeights>(&layer.ffn);
-    if (moe == nullptr) continue;
-    for (const ExpertWeights& expert : moe->experts) {
-      const WeightFormat format = expert.w1.format;
-      if (format != WeightFormat::kMxfp4) {
-        fail(ErrorCode::kUnsupported,
-             "{}: activations in fp8 are for routed experts in MXFP4, and these are {}: use "
-             "--expert-activations same, or `baltoro quantize`",
-             dir.string(), weight_format_name(format));
-      }
-      found = true;
-    }
-  }
-  if (!found) {
-    fail(ErrorCode::kUnsupported,
-         "{}: the model has no routed experts, whose activations could be in fp8: use "
-         "--expert-activations same",
-         dir.string());
-  }
-}
 
 // What, beside the files, decides the meaning of a saved state.
 std::string state_variant(const EngineOptions& options, const ModelConfig& config,
@@ -111,27 +64,6 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
   return defaults;
 }
 
-LoadOptions load_options(const EngineOptions& options, const ModelConfig& config,
-                         Backend& backend) {
-  LoadOptions how;
-  how.mode = options.load;
-  how.memory_limit = options.memory_limit;
-  how.working_bytes = working_bytes(options, config, backend);
-  how.progress = options.progress;
-  return how;
-}
-
-void report_unused(const std::filesystem::path& dir, const BindReport& report) {
-  if (report.unused.empty()) return;
-  constexpr std::size_t kListed = 20;
-  const auto end =
-      report.unused.begin() + static_cast<std::ptrdiff_t>(std::min(kListed, report.unused.size()));
-  const std::vector<std::string> listed(report.unused.begin(), end);
-  const std::size_t more = report.unused.size() - listed.size();
-  log::warning("{}: tensors that this architecture does not use: {}{}", dir.string(),
-               fmt::join(listed, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
 }  // namespace
 
 Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
@@ -169,41 +101,16 @@ MemoryPlan Engine::plan(const std::filesystem::path& given, const EngineOptions&
 
 std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
                                      const EngineOptions& options) try {
-  check_options(options);
-  std::unique_ptr<Backend> backend = make_backend(options);
-  std::optional<HollowModel> hollow;
-  if (options.random_weights) hollow.emplace(given, *backend);
-  const std::filesystem::path dir = without_end_slash(hollow ? hollow->dir() : given);
-  ModelConfig read_config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
-  LoadOptions how = load_options(options, read_config, *backend);
-  std::optional<DevicePlan> on_device;
-  if (!backend->uses_host_memory()) {
-    on_device = plan_device(dir, read_config, options, *backend, how.working_bytes);
-    adapt(how, *on_device, options);
-    if (on_device->experts_on_host) backend = with_host_experts(std::move(backend), options);
-  }
-  LoadTimes times;
-  Stopwatch watch;
-  LoadedModel loaded = load_model(dir, std::move(read_config), how);
-  times.host = watch.lap();
-  report_unused(dir, loaded.report);
-  check_experts(options, dir, loaded.weights);
-  PlacedWeights placed;
-  if (on_device) {
-    placed = place_on_device(*on_device, options, *backend, loaded);
-    times.device = watch.lap();
-    times.filling = placed.times.filling;
-    times.waiting = placed.times.waiting;
-  }
-  auto impl = std::make_unique<Impl>(std::move(loaded), std::move(placed.memory),
-                                     std::move(backend), options);
+  EngineParts parts = load_parts(given, options);
+  auto impl = std::make_unique<Impl>(std::move(parts.loaded), std::move(parts.placed.memory),
+                                     std::move(parts.backend), options);
   const ModelConfig& config = impl->model.config();
   EngineInfo& info = impl->info;
-  info.load = times;
+  info.load = parts.times;
   info.fingerprint =
-      fingerprint(read_text_file(dir / "config.json", kConfigLimit),
+      fingerprint(read_text_file(parts.dir / "config.json", kConfigLimit),
                   state_variant(options, config, *impl->backend), impl->store->files());
-  info.generation = generation_defaults(dir, config);
+  info.generation = generation_defaults(parts.dir, config);
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
 } catch (const std::bad_alloc&) {
   fail(ErrorCode::kOutOfMemory, "{}: out of memory while loading; free some, or use --load map",

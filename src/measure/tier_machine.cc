@@ -16,6 +16,7 @@
 #include "measure/machine.h"
 #include "measure/memory_bandwidth.h"
 #include "plan/device_preset.h"
+#include "plan/inventory.h"
 #include "plan/measured.h"
 
 namespace baltoro {
@@ -64,14 +65,20 @@ plan::TierSide device_side(const EngineOptions& options, const ModelConfig& conf
 }
 
 plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config) {
-  EngineOptions on_host = options;
-  on_host.device = "cpu";
-  on_host.kda_state = KdaState::kF32;  // the only one of the host
+  // Its options of a device are not the host's.
+  const EngineOptions on_host{.activations = options.activations,
+                              .num_threads = options.num_threads,
+                              .isa = options.isa,
+                              .max_batch_rows = options.max_batch_rows};
   const std::unique_ptr<Backend> backend = make_backend(on_host);
   plan::TierSide side;
   if (!calibrate(*backend, side)) {
     const int threads = backend->num_threads();
-    side.hardware.memory_bandwidth = measured(measure_read_bandwidth(options.isa, threads));
+    // A model that a cache holds is read from there.
+    const double bytes = plan::total_bytes(plan::model_from_config(config, "the model"));
+    const auto probe = static_cast<std::int64_t>(
+        std::clamp(bytes, double{1 << 20}, static_cast<double>(kMemoryProbeBytes)));
+    side.hardware.memory_bandwidth = measured(measure_read_bandwidth(options.isa, threads, probe));
     side.hardware.bf16_flops =
         measured(measure_cpu_peak(options.isa, threads, options.activations));
   }
