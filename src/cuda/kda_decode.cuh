@@ -1,9 +1,6 @@
 // The step of a generated row, in the head size of the released models: what the decode kernels
-// share. The threads hold one head's state: every warp has some of the Dk rows, every lane four of
-// the Dv columns.
+// share, so that a row has the same bits in all of them.
 #pragma once
-
-#include <type_traits>
 
 #include "cuda/device/reduce.cuh"
 #include "cuda/kda.cuh"
@@ -20,62 +17,74 @@ struct DecodeRow {
   float decay[kDecodeHead];
 };
 
-template <int kWarps>
-struct DecodeShared : DecodeRow {
-  // Sums over one warp's rows of the decayed state times k and times q.
-  float4 by_k[kWarps][kDecodeHead / 4];
-  float4 by_q[kWarps][kDecodeHead / 4];
-};
+// Sums of products are written out, so that no compiler contracts them otherwise in another kernel.
+__device__ __forceinline__ float dot(float4 a, float4 b) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, a.x * b.x)));
+}
+// acc + a b
+__device__ __forceinline__ float4 fma(float a, float4 b, float4 acc) {
+  return {fmaf(a, b.x, acc.x), fmaf(a, b.y, acc.y), fmaf(a, b.z, acc.z), fmaf(a, b.w, acc.w)};
+}
 
-// What one thread reads of a row beside the state, all of it before the first use, for each wait
-// costs as much as the rest of a step. Three threads in four have conv channels, the others decays.
-template <typename T, int kChannels>
+// What one of kThreads threads reads of a row beside the state, all of it before the first use, for
+// each wait costs as much as the rest of a step. Its channels are kThreads apart, so that a warp's
+// are of one kind: three in four go through the conv, the others are decays.
+template <typename T, int kThreads>
 struct DecodeInputs {
+  static constexpr int kChannels = 4 * kDecodeHead / kThreads;
+  int thread;  // in [0, kThreads)
   float4 taps[kChannels];
   float window[kChannels][kDecodeWidth - 1];  // oldest first
   float bias[kChannels];                      // of decays
   float x[kChannels];                         // conv input or decay logit
   float rate, beta;
-  float gate[4];  // of the lane's value columns
 
-  __device__ void load_weights(const KdaParams<T>& p, int head, int first) {
+  // Of q | k | v | decay.
+  __device__ int channel(int i) const {
+    __builtin_assume(thread >= 0 && thread < kThreads);  // most kinds follow from i alone
+    return thread + i * kThreads;
+  }
+  __device__ bool is_decay(int i) const { return channel(i) >= 3 * kDecodeHead; }
+
+  __device__ void load_weights(const KdaParams<T>& p, int head) {
     rate = p.a_log[head];
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      if (first < 3 * kDecodeHead) {
-        taps[i] = *reinterpret_cast<const float4*>(conv_channel(p, head, first + i).taps);
+      if (is_decay(i)) {
+        bias[i] = p.dt_bias[head * kDecodeHead + channel(i) - 3 * kDecodeHead];
       } else {
-        bias[i] = p.dt_bias[head * kDecodeHead + first + i - 3 * kDecodeHead];
+        taps[i] = *reinterpret_cast<const float4*>(conv_channel(p, head, channel(i)).taps);
       }
     }
   }
-  __device__ void load_slot(const KdaParams<T>& p, std::int64_t slot, int head, int first) {
-    if (first >= 3 * kDecodeHead) return;
+  // Calls with each conv channel of the thread, each place in its window and where the history has it.
+  template <typename Body>
+  __device__ void for_history(const KdaParams<T>& p, std::int64_t slot, int head, Body&& body) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const std::int64_t position = conv_channel(p, head, first + i).position;
+      if (is_decay(i)) continue;
+      float* at = conv_history(p, slot) + conv_channel(p, head, channel(i)).position;
 #pragma unroll
-      for (int j = 0; j < kDecodeWidth - 1; ++j) {
-        window[i][j] = conv_history(p, slot)[j * conv_channels(p) + position];
-      }
+      for (int j = 0; j < kDecodeWidth - 1; ++j) body(i, j, at + j * conv_channels(p));
     }
+  }
+  __device__ void load_slot(const KdaParams<T>& p, std::int64_t slot, int head) {
+    for_history(p, slot, head, [&](int i, int j, const float* at) { window[i][j] = *at; });
   }
   // What load_slot reads, into L2.
-  __device__ static void prefetch_slot(const KdaParams<T>& p, std::int64_t slot, int head,
-                                       int first) {
-    if (first >= 3 * kDecodeHead) return;
-    const std::int64_t position = conv_channel(p, head, first).position;
-#pragma unroll
-    for (int j = 0; j < kDecodeWidth - 1; ++j) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(conv_history(p, slot) + j * conv_channels(p) +
-                                                    position));
-    }
+  __device__ void prefetch_slot(const KdaParams<T>& p, std::int64_t slot, int head) {
+    for_history(p, slot, head, [](int, int, const float* at) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+    });
   }
-  __device__ void load_row(const KdaParams<T>& p, std::int64_t row, int head, int first, int lane) {
+  __device__ void store_slot(const KdaParams<T>& p, std::int64_t slot, int head) {
+    for_history(p, slot, head, [&](int i, int j, float* at) { *at = window[i][j]; });
+  }
+  __device__ void load_row(const KdaParams<T>& p, std::int64_t row, int head) {
     const std::int64_t at = (row * p.heads + head) * kDecodeHead;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const int c = first + i;
+      const int c = channel(i);
       const T* from = c < kDecodeHead       ? p.q + c
                       : c < 2 * kDecodeHead ? p.k + (c - kDecodeHead)
                       : c < 3 * kDecodeHead ? p.v + (c - 2 * kDecodeHead)
@@ -83,50 +92,24 @@ struct DecodeInputs {
       x[i] = to_f32(from[at]);
     }
     beta = to_f32(p.beta_logits[row * p.heads + head]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      gate[i] = p.gate == nullptr ? 0.0f : to_f32(p.gate[at + 4 * lane + i]);
-    }
   }
-  // Activated input or decay of channel i; the window moves on.
-  __device__ float make(const KdaParams<T>& p, int i, bool is_decay) {
-    if (is_decay) return expf(log_decay(x[i] + bias[i], expf(rate), p.lower_bound));
-    const float sum = taps[i].x * window[i][0] + taps[i].y * window[i][1] +
-                      taps[i].z * window[i][2] + taps[i].w * x[i];
-    window[i][0] = window[i][1];
-    window[i][1] = window[i][2];
-    window[i][2] = x[i];
-    return round_as<T>(silu(sum));
-  }
-  __device__ void store_slot(const KdaParams<T>& p, std::int64_t slot, int head, int first) const {
-    if (first >= 3 * kDecodeHead) return;
+  // Activated inputs and decays to shared memory; the window moves on.
+  __device__ void make(const KdaParams<T>& p, DecodeRow& row) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const std::int64_t position = conv_channel(p, head, first + i).position;
-#pragma unroll
-      for (int j = 0; j < kDecodeWidth - 1; ++j) {
-        conv_history(p, slot)[j * conv_channels(p) + position] = window[i][j];
+      if (is_decay(i)) {
+        row.q[channel(i)] = expf(log_decay(x[i] + bias[i], expf(rate), p.lower_bound));
+        continue;
       }
+      const float sum = dot(taps[i], {window[i][0], window[i][1], window[i][2], x[i]});
+      window[i][0] = window[i][1];
+      window[i][1] = window[i][2];
+      window[i][2] = x[i];
+      row.q[channel(i)] = round_as<T>(silu(sum));
     }
   }
 };
 
-// q, k, v and the decay of a row to shared memory.
-template <typename T, int kChannels>
-__device__ __forceinline__ void prepare_row(const KdaParams<T>& p, int first,
-                                            DecodeInputs<T, kChannels>& in, DecodeRow& row) {
-  const bool is_decay = first >= 3 * kDecodeHead;
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) row.q[first + i] = in.make(p, i, is_decay);
-}
-
-__device__ __forceinline__ float dot(float4 a, float4 b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-}
-// acc + a b
-__device__ __forceinline__ float4 fma(float a, float4 b, float4 acc) {
-  return {acc.x + a * b.x, acc.y + a * b.y, acc.z + a * b.z, acc.w + a * b.w};
-}
 __device__ __forceinline__ float4 scaled(float a, float4 b) {
   return {a * b.x, a * b.y, a * b.z, a * b.w};
 }
@@ -149,13 +132,31 @@ __device__ __forceinline__ void store_four(bf16* to, float4 value) {
                                    reinterpret_cast<const unsigned&>(high)};
 }
 
-template <int kWarps>
-__device__ __forceinline__ float4 sum_warps(const float4 (&partial)[kWarps][kDecodeHead / 4],
-                                            int lane) {
-  float4 sum = partial[0][lane];
-#pragma unroll
-  for (int w = 1; w < kWarps; ++w) sum = fma(1.0f, partial[w][lane], sum);
-  return sum;
+__device__ __forceinline__ float4 operator+(float4 a, float4 b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// Sums over the rows of a state have one order, whatever holds them: rows r, r + 8, r + 16, ... one
+// after the other, then these eight by halves.
+constexpr int kRowClasses = 8;
+
+template <typename V, int kLanes>
+__device__ __forceinline__ V sum_classes(const V (&partial)[kRowClasses][kLanes], int lane) {
+  const V low = (partial[0][lane] + partial[4][lane]) + (partial[2][lane] + partial[6][lane]);
+  const V high = (partial[1][lane] + partial[5][lane]) + (partial[3][lane] + partial[7][lane]);
+  return low + high;
+}
+
+// The same where lane / 4 is the class: of eight values, four of `a` and four of `b`, a lane gets the sum
+// of value lane / 4 over the lanes with its lane % 4.
+__device__ __forceinline__ float sum_classes(float4 a, float4 b, int lane) {
+  const auto halve = [&](float low, float high, int bit) {
+    const bool upper = (lane & bit) != 0;
+    return (upper ? high : low) + __shfl_xor_sync(0xffffffffu, upper ? low : high, bit);
+  };
+  const float x = halve(a.x, b.x, 16), y = halve(a.y, b.y, 16);
+  const float z = halve(a.z, b.z, 16), w = halve(a.w, b.w, 16);
+  return halve(halve(x, z, 8), halve(y, w, 8), 4);
 }
 
 // Scales of the L2 norms, and q . k after them; q's has Dk^-1/2 in it.
@@ -172,12 +173,19 @@ __device__ __forceinline__ Norms norms_of(const DecodeRow& row, int lane) {
   return n;
 }
 
+// Gate logits of a lane's four columns, at `at` and after; zeros without a gate.
+template <typename T>
+__device__ __forceinline__ float4 load_gate(const KdaParams<T>& p, std::int64_t at) {
+  return p.gate == nullptr ? float4{} : load_four(p.gate + at);
+}
+
 // round(o) -> norm, gate, out; lane has four of the head's columns, and stores those that are `mine`.
 template <typename T>
 __device__ void store_decoded(const KdaParams<T>& p, std::int64_t at, float4 o, float4 norm,
-                              const float (&gate)[4], bool mine = true) {
+                              float4 gate, bool mine = true) {
   const float values[4] = {round_as<T>(o.x), round_as<T>(o.y), round_as<T>(o.z), round_as<T>(o.w)};
   const float weights[4] = {norm.x, norm.y, norm.z, norm.w};
+  const float gates[4] = {gate.x, gate.y, gate.z, gate.w};
   float squares = 0;
 #pragma unroll
   for (const float value : values) squares += value * value;
@@ -185,97 +193,9 @@ __device__ void store_decoded(const KdaParams<T>& p, std::int64_t at, float4 o, 
   if (!mine) return;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float factor = p.gate == nullptr ? 1.0f : sigmoid(gate[i]);
+    const float factor = p.gate == nullptr ? 1.0f : sigmoid(gates[i]);
     p.out[at + i] = from_f32<T>(values[i] * scale * weights[i] * factor);
   }
 }
-
-// A barrier of the kWarps warps that work on a head; others of the block take no part.
-template <int kWarps>
-__device__ __forceinline__ void sync_head() {
-  asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
-}
-
-// One thread's part in the steps of a head: rows of the state, and its inputs.
-template <typename T, int kWarps>
-struct DecodeThread {
-  static constexpr int kRows = kDecodeHead / kWarps;                 // of the state in one warp
-  static constexpr int kChannels = 4 * kDecodeHead / (32 * kWarps);  // of q, k, v and the decay
-  using Inputs = DecodeInputs<T, kChannels>;
-  const KdaParams<T>& p;
-  int warp, lane;
-  int first;  // channel of q | k | v | decay
-  float4 norm;
-  float4 state[kRows];
-
-  __device__ explicit DecodeThread(const KdaParams<T>& params)
-      : p(params),
-        warp(static_cast<int>(threadIdx.x) / 32),
-        lane(static_cast<int>(threadIdx.x) % 32),
-        first(static_cast<int>(threadIdx.x) * kChannels),
-        norm(reinterpret_cast<const float4*>(params.o_norm)[threadIdx.x % 32]) {}
-
-  // `at`: the head's state, [Dk, Dv] of float or bf16. Into L2, ahead of load_state.
-  template <typename S>
-  __device__ void prefetch_state(const S* at) const {
-    constexpr int kLine = 128 / sizeof(S);
-    for (int i = static_cast<int>(threadIdx.x) * kLine; i < kDecodeHead * kDecodeHead;
-         i += 32 * kWarps * kLine) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
-    }
-  }
-  template <typename S>
-  __device__ void load_state(const S* at) {
-    const S* from = at + warp * kRows * kDecodeHead + 4 * lane;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) state[i] = load_four(from + i * kDecodeHead);
-  }
-  template <typename S>
-  __device__ void store_state(S* at) const {
-    S* to = at + warp * kRows * kDecodeHead + 4 * lane;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) store_four(to + i * kDecodeHead, state[i]);
-  }
-  // What store_state and load_state would make of it.
-  template <typename S>
-  __device__ void round_state() {
-    if constexpr (!std::is_same_v<S, float>) {
-#pragma unroll
-      for (float4& s : state) {
-        s = {round_as<S>(s.x), round_as<S>(s.y), round_as<S>(s.z), round_as<S>(s.w)};
-      }
-    }
-  }
-  __device__ void prepare(DecodeShared<kWarps>& shared, Inputs& in) const {
-    prepare_row(p, first, in, shared);
-  }
-  // The delta rule and the output of a row, after a barrier.
-  __device__ void advance(DecodeShared<kWarps>& shared, std::int64_t at, float beta,
-                          const float (&gate)[4]) {
-    const Norms norms = norms_of(shared, lane);
-    float4 by_k{}, by_q{};
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int d = warp * kRows + i;
-      state[i] = scaled(shared.decay[d], state[i]);
-      by_k = fma(shared.k[d], state[i], by_k);
-      by_q = fma(shared.q[d], state[i], by_q);
-    }
-    shared.by_k[warp][lane] = by_k;
-    shared.by_q[warp][lane] = by_q;
-    sync_head<kWarps>();
-    // delta = beta (v - S^T k);  o = S'^T q = S^T q + (q . k) delta
-    const float4 v = reinterpret_cast<const float4*>(shared.v)[lane];
-    const float4 delta = scaled(sigmoid(beta), fma(-norms.k, sum_warps(shared.by_k, lane), v));
-    if (warp == 0) {
-      const float4 read = scaled(norms.q, sum_warps(shared.by_q, lane));
-      store_decoded(p, at + 4 * lane, fma(norms.qk, delta, read), norm, gate);
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      state[i] = fma(norms.k * shared.k[warp * kRows + i], delta, state[i]);
-    }
-  }
-};
 
 }  // namespace baltoro::cuda

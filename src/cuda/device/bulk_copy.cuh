@@ -56,13 +56,21 @@ __device__ __forceinline__ void bulk_load(void* to, const void* from, std::uint3
 __device__ __forceinline__ void bulk_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Returns when the source may be reused or go away.
-__device__ __forceinline__ void bulk_store(void* to, const void* from, std::uint32_t bytes) {
+// By one thread; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_store_begin(void* to, const void* from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
                "r"(shared_address(from)), "r"(bytes)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+// Until the sources of all but the kPending newest of the thread's stores may be reused or go away.
+template <int kPending>
+__device__ __forceinline__ void bulk_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+__device__ __forceinline__ void bulk_store(void* to, const void* from, std::uint32_t bytes) {
+  bulk_store_begin(to, from, bytes);
+  bulk_stores_read<0>();
 }
 
 }  // namespace baltoro::cuda

@@ -10,11 +10,10 @@
 namespace baltoro::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kWarps = kRowClasses;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kColumns = kDecodeHead / kShareBlocks;   // of a block, one a lane
-constexpr int kRows = kDecodeHead / kWarps;            // of the state, of a warp
-constexpr int kChannels = 4 * kDecodeHead / kThreads;  // of q, k, v and the decay, of a thread
+constexpr int kColumns = kDecodeHead / kShareBlocks;  // of a block, one a lane
+constexpr int kRows = kDecodeHead / kWarps;           // of the state, of a warp
 static_assert(kColumns == 32);
 
 struct ShareShared : DecodeRow {
@@ -23,21 +22,14 @@ struct ShareShared : DecodeRow {
   float out[2][kDecodeHead];  // of all blocks, of even and odd rows
 };
 
-__device__ __forceinline__ float sum_warps(const float (&partial)[kWarps][kColumns], int lane) {
-  float sum = partial[0][lane];
-#pragma unroll
-  for (int w = 1; w < kWarps; ++w) sum += partial[w][lane];
-  return sum;
-}
-
-// The block's columns of a head's state, of S: the warp's rows, the lane's column.
+// The block's columns of a head's state, of S: the rows of the warp's class, the lane's column.
 template <typename S>
 struct StateColumns {
   S* at;  // row 0, column of the lane
   float value[kRows];
 
   __device__ __forceinline__ S* row(int i) const {
-    return at + (static_cast<int>(threadIdx.x) / 32 * kRows + i) * kDecodeHead;
+    return at + (static_cast<int>(threadIdx.x) / 32 + kWarps * i) * kDecodeHead;
   }
   __device__ __forceinline__ void load() {
 #pragma unroll
@@ -48,30 +40,30 @@ struct StateColumns {
     for (int i = 0; i < kRows; ++i) *row(i) = from_f32<S>(value[i]);
   }
 
-  // The delta rule of one row, as DecodeThread::advance; the block's outputs go to all blocks.
+  // The delta rule of one row; the block's outputs go to all blocks.
   __device__ __forceinline__ void advance(ShareShared& shared, float beta, int share, float* out) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const Norms norms = norms_of(shared, lane);
     float by_k = 0, by_q = 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int d = warp * kRows + i;
+      const int d = warp + kWarps * i;
       value[i] = shared.decay[d] * value[i];
-      by_k = by_k + shared.k[d] * value[i];
-      by_q = by_q + shared.q[d] * value[i];
+      by_k = fmaf(shared.k[d], value[i], by_k);
+      by_q = fmaf(shared.q[d], value[i], by_q);
     }
     shared.by_k[warp][lane] = by_k;
     shared.by_q[warp][lane] = by_q;
     __syncthreads();
-    const float error = shared.v[share * kColumns + lane] - norms.k * sum_warps(shared.by_k, lane);
-    const float delta = sigmoid(beta) * error;
+    const float v = shared.v[share * kColumns + lane];
+    const float delta = sigmoid(beta) * fmaf(-norms.k, sum_classes(shared.by_k, lane), v);
     if (warp < kShareBlocks) {
-      const float read = norms.q * sum_warps(shared.by_q, lane);
-      sm90::store_in_cluster(out + share * kColumns + lane, warp, read + norms.qk * delta);
+      const float read = norms.q * sum_classes(shared.by_q, lane);
+      sm90::store_in_cluster(out + share * kColumns + lane, warp, fmaf(norms.qk, delta, read));
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      value[i] = round_as<S>(value[i] + norms.k * shared.k[warp * kRows + i] * delta);
+      value[i] = round_as<S>(fmaf(norms.k * shared.k[warp + kWarps * i], delta, value[i]));
     }
   }
 };
@@ -84,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
   __shared__ ShareShared shared;
   sm90::cluster_arrive();
   const auto thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / 32, lane = thread % 32, first = thread * kChannels;
+  const int warp = thread / 32, lane = thread % 32;
   const int head = static_cast<int>(blockIdx.x) / kShareBlocks;
   const int share = static_cast<int>(blockIdx.x) % kShareBlocks;
   const DeviceSequence sequence = p.sequences[blockIdx.y];
@@ -92,20 +84,22 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
   if (thread < kDecodeHead) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(own + thread * kDecodeHead));
   }
-  DecodeInputs<T, kChannels> in;
-  in.prefetch_slot(p, sequence.state_slot, head, first);
-  in.load_weights(p, head, first);
+  DecodeInputs<T, kThreads> in{thread};
+  in.prefetch_slot(p, sequence.state_slot, head);
+  in.load_weights(p, head);
   const float4 norm = reinterpret_cast<const float4*>(p.o_norm)[lane];
   sm90::cluster_wait();  // every block has started: its shared memory may be written
   wait_for_previous_kernel();
   if (!sequence.is_generated) return;
   StateColumns<S> state{own + lane, {}};
   state.load();
-  in.load_slot(p, sequence.state_slot, head, first);
+  in.load_slot(p, sequence.state_slot, head);
   for (std::int64_t t = 0; t < sequence.num_rows; ++t) {
     const std::int64_t row = sequence.first_row + t;
-    in.load_row(p, row, head, first, lane);
-    prepare_row(p, first, in, shared);
+    const std::int64_t at = (row * p.heads + head) * kDecodeHead + 4 * lane;
+    in.load_row(p, row, head);
+    const float4 gate = load_gate(p, at);
+    in.make(p, shared);
     __syncthreads();
     if (t == 0) start_next_kernel();
     float* out = shared.out[t % 2];
@@ -113,13 +107,12 @@ __global__ void __launch_bounds__(kThreads) BALTORO_CLUSTER(kShareBlocks)
     sm90::cluster_sync();
     if (warp == 0) {
       const float4 o = reinterpret_cast<const float4*>(out)[lane];
-      store_decoded(p, (row * p.heads + head) * kDecodeHead + 4 * lane, o, norm, in.gate,
-                    4 * lane / kColumns == share);
+      store_decoded(p, at, o, norm, gate, 4 * lane / kColumns == share);
     }
   }
   state.store();
   // All blocks have read the history before the barrier of a row.
-  if (share == 0 && sequence.num_rows > 0) in.store_slot(p, sequence.state_slot, head, first);
+  if (share == 0 && sequence.num_rows > 0) in.store_slot(p, sequence.state_slot, head);
 #endif
 }
 

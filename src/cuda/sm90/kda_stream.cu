@@ -1,6 +1,7 @@
-// Generated rows of many sequences: one block an SM walks over (sequence, head). The copy engine
-// brings states into a ring of shared memory and takes them back, so that reads and writes are
-// under way all the time, whatever the steps wait for.
+// Generated rows of many sequences: one block an SM walks over (sequence, head), its warps at four
+// trades that wait for one another by barriers in shared memory alone, each some items ahead of the
+// next. The copy engine brings states into a ring in pieces and takes them back. A state warp has 16
+// value columns of all key rows, so that no step waits for another warp.
 #include "cuda/device/bulk_copy.cuh"
 #include "cuda/kda_decode.cuh"
 #include "cuda/launch.cuh"
@@ -9,99 +10,256 @@
 namespace baltoro::cuda {
 namespace {
 
-constexpr int kWarps = 8;  // that compute; one more copies
-constexpr int kStateSize = kDecodeHead * kDecodeHead;
+constexpr int kStateWarps = 8;
+constexpr int kInputWarps = 4;
+constexpr int kThreads = 32 * (kStateWarps + kInputWarps + 2);  // and one each for outputs, copies
+constexpr int kRowsAhead = 4;                                   // inputs made ahead of the steps
+constexpr int kOutputsAhead = 4;
 
-// Of states of S: as many bytes are under way for either type.
+// Of states of S. A piece is whole rows of a state.
 template <typename S>
 struct StreamShared {
-  static constexpr int kStages = 3 * sizeof(float) / sizeof(S);
-  static constexpr std::uint32_t kStateBytes = kStateSize * sizeof(S);
-  S state[kStages][kStateSize];
-  DecodeShared<kWarps> row;
-  std::uint64_t full[kStages];  // the state is there
-  std::uint64_t done[kStages];  // the state after its rows is there
+  static constexpr int kStages = 12;
+  static constexpr std::uint32_t kPieceBytes = 16 << 10;
+  static constexpr int kPieceRows = kPieceBytes / (kDecodeHead * sizeof(S));
+  S piece[kStages][kPieceRows * kDecodeHead];
+  DecodeRow row[kRowsAhead];
+  float beta[kRowsAhead];
+  float out[kOutputsAhead][kDecodeHead];
+  std::uint64_t piece_full[kStages], piece_done[kStages];  // as it was, as it is after the row
+  std::uint64_t row_full[kRowsAhead], row_free[kRowsAhead];
+  std::uint64_t out_full[kOutputsAhead], out_free[kOutputsAhead];
 };
 
-// Items of one block: (sequence, head) pairs blockIdx.x, + gridDim.x, ...
-template <typename S, typename T>
-__device__ S* item_state(const KdaParams<T>& p, int item) {
-  return head_state<S>(p, p.sequences[item / p.heads].state_slot, item % p.heads);
-}
+template <typename S>
+constexpr int kPieces = kDecodeHead / StreamShared<S>::kPieceRows;
 
-template <typename T, typename S>
-__device__ void copy_states(const KdaParams<T>& p, StreamShared<S>& s, int num_items) {
-  constexpr int kStages = StreamShared<S>::kStages;
-  constexpr std::uint32_t kStateBytes = StreamShared<S>::kStateBytes;
-  const int step = static_cast<int>(gridDim.x);
-  const auto bring = [&](int item, int stage) {
-    barrier_expect(&s.full[stage], kStateBytes);
-    bulk_load(s.state[stage], item_state<S>(p, item), kStateBytes, &s.full[stage]);
-  };
-  int ahead = static_cast<int>(blockIdx.x);
-  for (int i = 0; i < kStages && ahead < num_items; ++i, ahead += step) bring(ahead, i);
-  int i = 0;
-  for (int item = static_cast<int>(blockIdx.x); item < num_items; item += step, ++i) {
-    const int stage = i % kStages;
-    S* to = item_state<S>(p, item);
-    barrier_wait(&s.done[stage], (i / kStages) & 1);
-    bulk_store(to, s.state[stage], kStateBytes);
-    if (ahead < num_items) bring(ahead, stage);
-    ahead += step;
+// A walk through a ring of kSize places.
+template <int kSize>
+struct Place {
+  int at = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void next() {
+    if (++at == kSize) {
+      at = 0;
+      parity ^= 1;
+    }
   }
+  __device__ __forceinline__ void wait_full(std::uint64_t* full) const {
+    barrier_wait(&full[at], parity);
+  }
+  __device__ __forceinline__ void wait_free(std::uint64_t* free) const {
+    barrier_wait(&free[at], parity ^ 1);
+  }
+  // By all lanes of a warp: what they did before is seen by who waits.
+  __device__ __forceinline__ void arrive(std::uint64_t* barriers) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(&barriers[at]);
+  }
+};
+
+// An item of the block: (sequence, head) pairs blockIdx.x, + gridDim.x, ...
+struct Item {
+  std::int64_t row, slot;
+  int head;
+
+  template <typename T>
+  __device__ __forceinline__ Item(const KdaParams<T>& p, int number) : head(number % p.heads) {
+    const DeviceSequence& sequence = p.sequences[number / p.heads];
+    row = sequence.first_row;
+    slot = sequence.state_slot;
+  }
+};
+template <typename Body>
+__device__ __forceinline__ void for_items(int count, Body&& body) {
+  for (int i = static_cast<int>(blockIdx.x); i < count; i += static_cast<int>(gridDim.x)) body(i);
+}
+
+// The pieces of the block's items in memory, one after the other.
+template <typename T, typename S>
+struct Pieces {
+  const KdaParams<T>& p;
+  int count;
+  int item = static_cast<int>(blockIdx.x);
+  int piece = 0;
+  S* state = find(item);
+  S* next_state = find(item + static_cast<int>(gridDim.x));  // before it is needed
+
+  __device__ __forceinline__ S* find(int number) const {
+    if (number >= count) return nullptr;
+    const Item found(p, number);
+    return head_state<S>(p, found.slot, found.head);
+  }
+  __device__ __forceinline__ S* at() const {
+    return state + piece * StreamShared<S>::kPieceRows * kDecodeHead;
+  }
+  __device__ __forceinline__ void next() {
+    if (++piece < kPieces<S>) return;
+    piece = 0;
+    item += static_cast<int>(gridDim.x);
+    state = next_state;
+    next_state = find(item + static_cast<int>(gridDim.x));
+  }
+};
+
+template <typename T, typename S>
+__device__ void copy_states(const KdaParams<T>& p, StreamShared<S>& s, int count) {
+  constexpr std::uint32_t kBytes = StreamShared<S>::kPieceBytes;
+  Pieces<T, S> ahead{p, count}, back{p, count};
+  Place<StreamShared<S>::kStages> to, from;
+  const auto bring = [&] {
+    if (ahead.item >= count) return;
+    barrier_expect(&s.piece_full[to.at], kBytes);
+    bulk_load(s.piece[to.at], ahead.at(), kBytes, &s.piece_full[to.at]);
+    ahead.next();
+    to.next();
+  };
+  for (int i = 0; i < StreamShared<S>::kStages; ++i) bring();
+  for (bool is_first = true; back.item < count; back.next(), from.next(), is_first = false) {
+    from.wait_full(s.piece_done);
+    bulk_store_begin(back.at(), s.piece[from.at], kBytes);
+    if (is_first) continue;
+    bulk_stores_read<1>();  // the piece before this one may be written over
+    bring();
+  }
+  bulk_stores_read<0>();
 }
 
 template <typename T, typename S>
-__global__ void __launch_bounds__(32 * (kWarps + 1), 1) stream_rows(KdaParams<T> p, int num_items) {
+__device__ void make_rows(const KdaParams<T>& p, StreamShared<S>& s, int count, int thread) {
+  DecodeInputs<T, 32 * kInputWarps> in{thread};
+  const auto load = [&](const Item& item) {
+    in.load_weights(p, item.head);
+    in.load_slot(p, item.slot, item.head);
+    in.load_row(p, item.row, item.head);
+  };
+  Place<kRowsAhead> to;
+  if (static_cast<int>(blockIdx.x) < count) load(Item(p, static_cast<int>(blockIdx.x)));
+  for_items(count, [&](int number) {
+    const Item item(p, number);
+    to.wait_free(s.row_free);
+    in.make(p, s.row[to.at]);
+    if (thread == 0) s.beta[to.at] = in.beta;
+    in.store_slot(p, item.slot, item.head);
+    to.arrive(s.row_full);
+    to.next();
+    const int ahead = number + static_cast<int>(gridDim.x);
+    if (ahead < count) load(Item(p, ahead));
+  });
+}
+
+template <typename S>
+__device__ void step_states(StreamShared<S>& s, int count, int warp, int lane) {
+  using Shared = StreamShared<S>;
+  constexpr int kOwnRows = kDecodeHead / kRowClasses;
+  constexpr int kOfPiece = kOwnRows / kPieces<S>;
+  constexpr int kColumns = kDecodeHead / kStateWarps;  // of a warp, four a lane
+  const int row_class = lane / 4;
+  const int column = warp * kColumns + 4 * (lane % 4);  // the first of the lane's four
+  const int own_column = column + row_class % 4;        // that it has a sum of
+  const int offset = row_class * kDecodeHead + column;
+  Place<Shared::kStages> from, to;
+  Place<kRowsAhead> inputs;
+  Place<kOutputsAhead> outputs;
+  for_items(count, [&](int) {
+    inputs.wait_full(s.row_full);
+    const DecodeRow& row = s.row[inputs.at];
+    const Norms norms = norms_of(row, lane);
+    const float beta = sigmoid(s.beta[inputs.at]);
+    float4 x[kOwnRows];
+    float4 by_k{}, by_q{};
+#pragma unroll
+    for (int piece = 0; piece < kPieces<S>; ++piece, from.next()) {
+      from.wait_full(s.piece_full);
+#pragma unroll
+      for (int i = 0; i < kOfPiece; ++i) {
+        const int d = row_class + kRowClasses * (piece * kOfPiece + i);
+        float4& own = x[piece * kOfPiece + i];
+        own = load_four(s.piece[from.at] + offset + i * kRowClasses * kDecodeHead);
+        own = scaled(row.decay[d], own);
+        by_k = fma(row.k[d], own, by_k);
+        by_q = fma(row.q[d], own, by_q);
+      }
+    }
+    // delta = beta (v - S^T k) in the lower lanes, o = S'^T q = S^T q + (q . k) delta in the upper.
+    const float sum = sum_classes(by_k, by_q, lane);
+    const float own_delta = beta * fmaf(-norms.k, sum, row.v[own_column]);
+    const auto delta_of = [&](int i) { return __shfl_sync(0xffffffffu, own_delta, i); };
+    const int i = lane % 4;
+    const float4 delta{delta_of(i), delta_of(i + 4), delta_of(i + 8), delta_of(i + 12)};
+    const float o = fmaf(norms.qk, delta_of(lane % 16), norms.q * sum);
+#pragma unroll
+    for (int piece = 0; piece < kPieces<S>; ++piece, to.next()) {
+#pragma unroll
+      for (int i = 0; i < kOfPiece; ++i) {
+        const int d = row_class + kRowClasses * (piece * kOfPiece + i);
+        store_four(s.piece[to.at] + offset + i * kRowClasses * kDecodeHead,
+                   fma(norms.k * row.k[d], delta, x[piece * kOfPiece + i]));
+      }
+      bulk_store_fence();
+      to.arrive(s.piece_done);
+    }
+    inputs.arrive(s.row_free);
+    inputs.next();
+    outputs.wait_free(s.out_free);
+    if (lane >= 16) s.out[outputs.at][own_column] = o;
+    outputs.arrive(s.out_full);
+    outputs.next();
+  });
+}
+
+template <typename T, typename S>
+__device__ void write_outputs(const KdaParams<T>& p, StreamShared<S>& s, int count, int lane) {
+  const float4 norm = reinterpret_cast<const float4*>(p.o_norm)[lane];
+  const auto place = [&](const Item& item) {
+    return (item.row * p.heads + item.head) * kDecodeHead + 4 * lane;
+  };
+  Place<kOutputsAhead> from;
+  float4 gate{};
+  if (static_cast<int>(blockIdx.x) < count) {
+    gate = load_gate(p, place(Item(p, static_cast<int>(blockIdx.x))));
+  }
+  for_items(count, [&](int number) {
+    const float4 own_gate = gate;
+    const int ahead = number + static_cast<int>(gridDim.x);
+    if (ahead < count) gate = load_gate(p, place(Item(p, ahead)));
+    from.wait_full(s.out_full);
+    const float4 o = reinterpret_cast<const float4*>(s.out[from.at])[lane];
+    from.arrive(s.out_free);
+    from.next();
+    store_decoded(p, place(Item(p, number)), o, norm, own_gate);
+  });
+}
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(kThreads, 1) stream_rows(KdaParams<T> p, int count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(128) unsigned char raw[];
-  constexpr int kStages = StreamShared<S>::kStages;
   StreamShared<S>& s = *reinterpret_cast<StreamShared<S>*>(raw);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      barrier_init(&s.full[i], 1);
-      barrier_init(&s.done[i], 32 * kWarps);
-    }
+    const auto init = [](auto& barriers, std::uint32_t arrivals) {
+      for (std::uint64_t& barrier : barriers) barrier_init(&barrier, arrivals);
+    };
+    init(s.piece_full, 1);
+    init(s.piece_done, kStateWarps);
+    init(s.row_full, kInputWarps);
+    init(s.row_free, kStateWarps);
+    init(s.out_full, kStateWarps);
+    init(s.out_free, 1);
     barrier_init_fence();
   }
   __syncthreads();
-  if (threadIdx.x >= 32 * kWarps) {
-    if (threadIdx.x == 32 * kWarps) copy_states(p, s, num_items);
-    return;
-  }
-  using Thread = DecodeThread<T, kWarps>;
-  Thread thread(p);
-  typename Thread::Inputs in;
-  const auto load_inputs = [&](int item) {
-    const DeviceSequence sequence = p.sequences[item / p.heads];
-    const int head = item % p.heads;
-    in.load_weights(p, head, thread.first);
-    in.load_slot(p, sequence.state_slot, head, thread.first);
-    in.load_row(p, sequence.first_row, head, thread.first, thread.lane);
-  };
-  int item = static_cast<int>(blockIdx.x);
-  if (item < num_items) load_inputs(item);
-  for (int i = 0; item < num_items; item += static_cast<int>(gridDim.x), ++i) {
-    const int stage = i % kStages, head = item % p.heads;
-    const DeviceSequence sequence = p.sequences[item / p.heads];
-    if (i > 0) sync_head<kWarps>();  // the row before has been read
-    thread.prepare(s.row, in);
-    in.store_slot(p, sequence.state_slot, head, thread.first);
-    const float beta = in.beta;
-    const float gate[4] = {in.gate[0], in.gate[1], in.gate[2], in.gate[3]};
-    // What the next item reads is under way during the step of this one.
-    if (item + static_cast<int>(gridDim.x) < num_items) {
-      load_inputs(item + static_cast<int>(gridDim.x));
-    }
-    barrier_wait(&s.full[stage], (i / kStages) & 1);
-    thread.load_state(s.state[stage]);
-    sync_head<kWarps>();
-    thread.advance(s.row,
-                   (static_cast<std::int64_t>(sequence.first_row) * p.heads + head) * kDecodeHead,
-                   beta, gate);
-    thread.store_state(s.state[stage]);
-    bulk_store_fence();
-    barrier_arrive(&s.done[stage]);
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32, lane = thread % 32;
+  if (warp < kStateWarps) {
+    step_states(s, count, warp, lane);
+  } else if (warp < kStateWarps + kInputWarps) {
+    make_rows(p, s, count, thread - 32 * kStateWarps);
+  } else if (warp == kStateWarps + kInputWarps) {
+    write_outputs(p, s, count, lane);
+  } else if (lane == 0) {
+    copy_states(p, s, count);
   }
 #endif
 }
@@ -120,7 +278,7 @@ void kda_stream(Context& context, const KdaParams<T>& p, const DeviceBatch& batc
   with_state_type(p, [&](auto state) {
     launch({.name = "kda_mix, many generated rows",
             .grid = dim3(static_cast<unsigned>(context.device.num_sms)),
-            .block = dim3(32 * (kWarps + 1)),
+            .block = dim3(kThreads),
             .shared_bytes = sizeof(StreamShared<decltype(state)>),
             .stream = context.stream},
            stream_rows<T, decltype(state)>, p, p.heads * batch.num_sequences);
