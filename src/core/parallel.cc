@@ -67,11 +67,16 @@ int default_thread_count() {
 }
 
 struct ThreadPool::State {
-  // Written by the caller before `generation` is raised, read by workers after they see it.
+  // The present run, in one cache line, for between distant cores each line takes its time: written by
+  // the caller before it raises `generation`, read by workers after they see that.
+  alignas(64) std::atomic<std::uint32_t> generation{0};
   RangeFn fn = nullptr;
   void* context = nullptr;
   std::int64_t count = 0;
   std::int64_t grain = 1;
+
+  // How often a thread has ended a run. It goes on from run to run, so that the caller only reads it.
+  alignas(64) std::atomic<std::uint32_t> ended{0};
 
   // The next item of each worker's share of [0, count), tagged with the run that it belongs to, so
   // that nobody resets shares between runs. A worker takes from its own share first: from run to
@@ -80,12 +85,15 @@ struct ThreadPool::State {
     std::atomic<std::uint64_t> next{0};
   };
   std::vector<Share> shares;
-  alignas(64) std::atomic<std::uint32_t> generation{0};
-  alignas(64) std::atomic<int> busy{0};
   std::atomic<bool> stopping{false};
   std::vector<std::thread> threads;
 
   explicit State(int num_workers) : shares(static_cast<std::size_t>(num_workers)) {}
+
+  // `ended` after the run of this number.
+  std::uint32_t ended_after(std::uint32_t run) const {
+    return run * static_cast<std::uint32_t>(shares.size() - 1);
+  }
 
   // Where the share of `worker` begins: a whole number of grains.
   std::int64_t share_begin(int worker) const {
@@ -141,7 +149,8 @@ struct ThreadPool::State {
       seen = generation.load(std::memory_order_acquire);
       if (stopping.load(std::memory_order_relaxed)) return;
       work(worker, seen);
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+      if (ended.fetch_add(1, std::memory_order_acq_rel) + 1 == ended_after(seen))
+        ended.notify_one();
     }
   }
 };
@@ -184,17 +193,16 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, RangeFn fn, void* c
   s.context = context;
   s.count = count;
   s.grain = grain;
-  s.busy.store(static_cast<int>(s.threads.size()), std::memory_order_relaxed);
   const std::uint32_t run = s.generation.fetch_add(1, std::memory_order_release) + 1;
   s.generation.notify_all();
   s.work(0, run);
   for (int spin = 0;; ++spin) {
-    const int left = s.busy.load(std::memory_order_acquire);
-    if (left == 0) return;
+    const std::uint32_t ended = s.ended.load(std::memory_order_acquire);
+    if (ended == s.ended_after(run)) return;
     if (spin < kSpinsBeforeSleep) {
       pause_cpu();
     } else {
-      s.busy.wait(left, std::memory_order_acquire);
+      s.ended.wait(ended, std::memory_order_acquire);
     }
   }
 }
