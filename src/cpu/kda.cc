@@ -255,11 +255,16 @@ void kda_mix(Context& context, const KdaMixArgs& args) {
     const KdaWork work = context.scratch.worker(shape, worker);
     for (std::int64_t task = begin; task < end; ++task) {
       const auto sequence = static_cast<std::size_t>(task / heads);
-      const float* ahead = task_state(args, std::min(task + 1, tasks - 1));
+      const float* ahead = task + 1 < end ? task_state(args, task + 1) : nullptr;
       KdaHead(context, args, args.batch.sequences[sequence], task % heads, ahead, work).run();
     }
   };
-  context.pool.parallel_for(tasks, 1, body);
+  // Generated rows: half of a worker's heads at a time, so that the state of a head stays in the caches
+  // of one core unless that core is far behind, and nobody asks for a state that another is updating.
+  // Prompts differ in length and are taken head by head.
+  const bool steps = args.batch.num_rows() == sequences;
+  const std::int64_t halves = 2 * std::int64_t{context.pool.size()};
+  context.pool.parallel_for(tasks, steps ? (tasks + halves - 1) / halves : 1, body);
 }
 
 }  // namespace baltoro::cpu
