@@ -143,6 +143,31 @@ TEST_P(CpuRows, ExtremeMxfp4ScalesAreExact) {
   }
 }
 
+// Every code beside scales at the ends of what a decoder may do on exponent fields, and beyond: one
+// code a row, by products of one row and of many.
+TEST_P(CpuRows, Mxint8CodesAreExactAtEveryKindOfScale) {
+  constexpr std::int64_t kCols = 256;
+  const auto cpu = backend(Activations::kBf16);
+  std::vector<std::uint8_t> codes(kCols);
+  std::iota(codes.begin(), codes.end(), std::uint8_t{0});
+  for (const int scale : {7, 8, 127, 132, 133, 134, 135, 250}) {
+    std::vector<std::uint8_t> scales(kCols / kMxGroup, 127);
+    for (std::size_t i = 1; i < scales.size(); i += 2) scales[i] = static_cast<std::uint8_t>(scale);
+    const WeightView weight{codes.data(), scales.data(), WeightFormat::kMxint8, 1, kCols};
+    std::vector<float> x(static_cast<std::size_t>(kCols * kCols), 0.0f), expected;
+    for (std::int64_t m = 0; m < kCols; ++m) {
+      const int exponent = scales[static_cast<std::size_t>(m / kMxGroup)] - 133;
+      x[static_cast<std::size_t>(m * kCols + m)] = std::ldexp(1.0f, -exponent);
+      expected.push_back(static_cast<float>(static_cast<std::int8_t>(m)));
+    }
+    EXPECT_EQ(run_linear(*cpu, x.data(), kCols, weight), expected) << "scale " << scale;
+    for (std::int64_t m = 0; m < kCols; ++m) {
+      const std::vector<float> alone = run_linear(*cpu, x.data() + m * kCols, 1, weight);
+      ASSERT_EQ(alone, slice(expected, m, 1)) << "scale " << scale << ", code " << m;
+    }
+  }
+}
+
 // Few rows may scale sums where many scale weights; at the ends of the exponents these would differ.
 TEST_P(CpuRows, Mxfp4RowsDoNotDependOnTheirNumberAtTheEndsOfTheRange) {
   constexpr std::int64_t kOutputs = 5, kRows = 7, kCols = 288;

@@ -61,18 +61,28 @@ inline Chunk activation_chunk(const float* x, std::int64_t n) {
   return chunk;
 }
 
-// Whether some scale of a row needs the general decoder: bytes 0 (2^-127, where the exponent field
-// of bf16 ends) and above 252 (products may pass the largest bf16, 255 is NaN).
-inline bool has_extreme_scale(const std::uint8_t* scales, std::int64_t count) {
-  const __m512i one = _mm512_set1_epi8(1), span = _mm512_set1_epi8(static_cast<char>(251));
-  __mmask64 extreme = 0;
-  for (std::int64_t i = 0; i < count; i += 64) {
-    const __mmask64 mask = count - i >= 64 ? ~0ull : (1ull << (count - i)) - 1;
-    const __m512i s = _mm512_sub_epi8(_mm512_maskz_loadu_epi8(mask, scales + i), one);
-    extreme |= _mm512_mask_cmpgt_epu8_mask(mask, s, span);
+// Whether some scale of the rows is below `least` or above `largest`.
+inline bool any_scale_outside(const MatmulArgs& a, int least, int largest) {
+  const __m512i low = _mm512_set1_epi8(static_cast<char>(least));
+  // Rows without gaps are one long row.
+  const bool one_run = a.scale_stride == a.depth / kGroup;
+  const std::int64_t count = (one_run ? a.num_outputs : 1) * (a.depth / kGroup);
+  __m512i highest = _mm512_setzero_si512();
+  for (std::int64_t n = 0; n < (one_run ? 1 : a.num_outputs); ++n) {
+    const std::uint8_t* scales = a.scales + n * a.scale_stride;
+    for (std::int64_t i = 0; i < count; i += 64) {
+      const __mmask64 mask = count - i >= 64 ? ~0ull : (1ull << (count - i)) - 1;
+      const __m512i s = _mm512_maskz_loadu_epi8(mask, scales + i);
+      highest = _mm512_mask_max_epu8(highest, mask, highest, _mm512_sub_epi8(s, low));
+    }
   }
-  return extreme != 0;
+  const __m512i span = _mm512_set1_epi8(static_cast<char>(largest - least));
+  return _mm512_cmpgt_epu8_mask(highest, span) != 0;
 }
+
+// Whether some MXFP4 scale needs the general decoder: bytes 0 (2^-127, where the exponent field of
+// bf16 ends) and above 252 (products may pass the largest bf16, 255 is NaN).
+inline bool any_extreme_scale(const MatmulArgs& a) { return any_scale_outside(a, 1, 252); }
 
 // The plain decoder, for the scales above.
 inline Chunk mxfp4_chunk_general(const std::uint8_t* packed, const std::uint8_t* scales,
@@ -119,14 +129,6 @@ inline Chunk mxfp4_chunk(__m512i codes, std::uint32_t scales) {
   Chunk chunk = look_up_codes(codes, _mm512_loadu_si512(kCodeWords));
   for (__m512i& part : chunk.part) part = _mm512_subs_epu16(part, exponents);
   return chunk;
-}
-
-bool any_extreme_scale(const MatmulArgs& a) {
-  bool any = false;
-  for (std::int64_t n = 0; n < a.num_outputs; ++n) {
-    any |= has_extreme_scale(a.scales + n * a.scale_stride, a.depth / kGroup);
-  }
-  return any;
 }
 
 // Readers of a stored weight row: whole(k) gives the chunk of weights from k on, some(k, n) the
@@ -226,6 +228,52 @@ struct Mxint8Reader : ScaledRow {
   Chunk some(std::int64_t k, std::int64_t n) const {
     Chunk chunk{};
     for (std::int64_t i = 0; i < n / kPair; ++i) chunk.part[i] = group(k + i * kPair);
+    return chunk;
+  }
+};
+
+// The same for scales from 7, below which subnormals begin, to 133, which leaves a code as it is: the
+// bf16 word of a code, less a difference of exponents; for zero the subtraction saturates.
+constexpr int kInt8LeastScale = 7, kInt8LargestScale = 133;
+
+// What a scale byte subtracts from two words.
+struct Int8Exponents {
+  std::uint32_t pair[256];
+};
+constexpr Int8Exponents make_int8_exponents() {
+  Int8Exponents exponents{};
+  for (std::uint32_t byte = kInt8LeastScale; byte <= kInt8LargestScale; ++byte) {
+    exponents.pair[byte] = (kInt8LargestScale - byte) * 0x00800080u;
+  }
+  return exponents;
+}
+constexpr Int8Exponents kInt8Exponents = make_int8_exponents();
+
+struct Mxint8NarrowReader : Mxint8Reader {
+  using Mxint8Reader::Mxint8Reader;
+
+  static __m512i group(const std::uint8_t* codes, std::uint8_t scale) {
+    // Upper words: what a rounding conversion gives, for less.
+    alignas(64) static constexpr std::uint16_t kUpper[32] = {
+        1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    const __m512i low = _mm512_castps_si512(load_i8(codes).v);
+    const __m512i high = _mm512_castps_si512(load_i8(codes + kLanes).v);
+    const __m512i words = _mm512_permutex2var_epi16(low, _mm512_loadu_si512(kUpper), high);
+    const auto exponents = static_cast<int>(kInt8Exponents.pair[scale]);
+    return _mm512_subs_epu16(words, _mm512_set1_epi32(exponents));
+  }
+  Chunk whole(std::int64_t k) const {
+    const std::uint8_t* codes = data + k;
+    const std::uint8_t* four = scales + (k >> 5);  // k is not negative
+    return {{group(codes, four[0]), group(codes + kPair, four[1]),
+             group(codes + 2 * kPair, four[2]), group(codes + 3 * kPair, four[3])}};
+  }
+  Chunk some(std::int64_t k, std::int64_t n) const {
+    Chunk chunk{};
+    for (std::int64_t i = 0; i < n / kPair; ++i) {
+      chunk.part[i] = group(data + k + i * kPair, scales[k / kGroup + i]);
+    }
     return chunk;
   }
 };

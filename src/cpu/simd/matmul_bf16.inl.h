@@ -245,6 +245,31 @@ inline void add_panel_rows(const std::uint16_t* x, const std::uint16_t* panel, s
   }
 }
 
+// The lanes of twelve vectors summed as sum4 does, in half of its operations: vectors share registers,
+// and the order within each is kept. Lane 4 r + j of the result is the sum of acc[r][j].
+inline __m512 sums_of_tile(const Accumulators<4, 3>& tile) {
+  const auto& v = tile.acc;
+  // Both halves of a and of b, folded: quarters 0 and 1 belong to a, 2 and 3 to b.
+  const auto fold = [](Vec a, Vec b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44),
+                         _mm512_shuffle_f32x4(a.v, b.v, 0xee));
+  };
+  // Neighbours of a, then of b, in each quarter.
+  const auto add_neighbours = [](__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+  };
+  const __m512 rows01 = add_neighbours(fold(v[0][0], v[0][1]), fold(v[1][0], v[1][1]));
+  const __m512 rows23 = add_neighbours(fold(v[2][0], v[2][1]), fold(v[3][0], v[3][1]));
+  const __m512 thirds = add_neighbours(fold(v[0][2], v[1][2]), fold(v[2][2], v[3][2]));
+  const __m512 firsts = add_neighbours(rows01, rows23);
+  const __m512 last = add_neighbours(thirds, thirds);
+  const __m512 sums = _mm512_add_ps(_mm512_shuffle_f32x4(firsts, last, 0x88),
+                                    _mm512_shuffle_f32x4(firsts, last, 0xdd));
+  // Output 0 of four rows, output 1 of them, output 2 of rows 0 and 2 (twice), of rows 1 and 3.
+  const __m512i by_rows = _mm512_setr_epi32(0, 4, 8, 8, 1, 5, 12, 12, 2, 6, 9, 9, 3, 7, 13, 13);
+  return _mm512_permutexvar_ps(by_rows, sums);
+}
+
 // A depth block of the rows and outputs of one call.
 struct PanelProduct {
   const MatmulArgs& a;
@@ -259,7 +284,17 @@ struct PanelProduct {
     Accumulators<R, N> sums;
     sums.start(block, partial);
     add_panel_rows(x.tile(at.m, R), panel + at.n * depth, depth, sums);
+    if constexpr (R == 4 && N == 3) {
+      if (block.last) return store_tile(sums_of_tile(sums), at);
+    }
     sums.finish(a, block, at.m, at.n, partial);
+  }
+  void store_tile(__m512 sums, const TilePlace& at) const {
+    float* out = a.out + at.m * a.out_stride + at.n;
+    _mm_mask_storeu_ps(out, 7, _mm512_castps512_ps128(sums));
+    _mm_mask_storeu_ps(out + a.out_stride, 7, _mm512_extractf32x4_ps(sums, 1));
+    _mm_mask_storeu_ps(out + 2 * a.out_stride, 7, _mm512_extractf32x4_ps(sums, 2));
+    _mm_mask_storeu_ps(out + 3 * a.out_stride, 7, _mm512_extractf32x4_ps(sums, 3));
   }
   // tile<R, outputs> for 1 <= outputs <= N.
   template <int R, int N>
@@ -318,16 +353,26 @@ void matmul_mxfp4(const MatmulArgs& a) {
   if (a.num_rows <= kFewRows && Mxfp4Sums::may_take(a)) {
     bf16_few_rows_of<Mxfp4Sums, kFewRows>(a);
     // Only now, for here they are in L1; a product of other scales is thrown away.
-    if (!any_scale_outside(a)) return;
+    if (!any_scale_outside(a, kLeastScale, kLargestScale)) return;
   }
   if (any_extreme_scale(a)) return bf16_all_rows<Mxfp4ExtremeReader>(a);
   bf16_all_rows<Mxfp4Reader>(a);
 }
 
+void matmul_mxint8(const MatmulArgs& a) {
+  if (a.num_rows <= kFewRows) {
+    bf16_few_rows_of<Mxint8NarrowReader, kFewRows>(a);
+    if (!any_scale_outside(a, kInt8LeastScale, kInt8LargestScale)) return;  // as above
+  } else if (!any_scale_outside(a, kInt8LeastScale, kInt8LargestScale)) {
+    return bf16_all_rows<Mxint8NarrowReader>(a);
+  }
+  bf16_all_rows<Mxint8Reader>(a);
+}
+
 // More than kMatmulRows rows are packed rows.
 void matmul_bf16(const MatmulArgs& a) {
   if (a.format == LeafFormat::kBf16) return bf16_all_rows<Bf16Reader>(a);
-  if (a.format == LeafFormat::kMxint8) return bf16_all_rows<Mxint8Reader>(a);
+  if (a.format == LeafFormat::kMxint8) return matmul_mxint8(a);
   if (a.format == LeafFormat::kMxfp4) return matmul_mxfp4(a);
   matmul(a);
 }

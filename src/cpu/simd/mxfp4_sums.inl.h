@@ -13,25 +13,6 @@ constexpr int kScaleOne = 127;  // also the exponent field of 1 in bf16
 constexpr int kLeastScale = kScaleOne - 24, kLargestScale = kScaleOne + 60;
 constexpr int kLeastExponent = kScaleOne - 94, kLargestExponent = kScaleOne + 60;
 
-// Whether some scale of the rows is outside the range above.
-inline bool any_scale_outside(const MatmulArgs& a) {
-  const __m512i low = _mm512_set1_epi8(static_cast<char>(kLeastScale));
-  // Rows without gaps are one long row.
-  const bool one_run = a.scale_stride == a.depth / kGroup;
-  const std::int64_t count = (one_run ? a.num_outputs : 1) * (a.depth / kGroup);
-  __m512i largest = _mm512_setzero_si512();
-  for (std::int64_t n = 0; n < (one_run ? 1 : a.num_outputs); ++n) {
-    const std::uint8_t* scales = a.scales + n * a.scale_stride;
-    for (std::int64_t i = 0; i < count; i += 64) {
-      const __mmask64 mask = count - i >= 64 ? ~0ull : (1ull << (count - i)) - 1;
-      const __m512i s = _mm512_maskz_loadu_epi8(mask, scales + i);
-      largest = _mm512_mask_max_epu8(largest, mask, largest, _mm512_sub_epi8(s, low));
-    }
-  }
-  const __m512i span = _mm512_set1_epi8(static_cast<char>(kLargestScale - kLeastScale));
-  return _mm512_cmpgt_epu8_mask(largest, span) != 0;
-}
-
 // Whether some of the words (a multiple of 32) is outside the range above.
 inline bool any_word_outside(const std::uint16_t* words, std::int64_t count) {
   __m512i least = _mm512_set1_epi16(-1), largest = _mm512_setzero_si512();
