@@ -34,6 +34,8 @@ struct EngineOptions {
   KdaState kda_state = KdaState::kF32;
   // kFp8: "cuda" with the experts in its memory, and "reference"; MXFP4 experts.
   ExpertActivations expert_activations = ExpertActivations::kSame;
+  // kFp8: "cuda" and "reference" alone, and not for models that cache keys and values (GQA).
+  Latents latents = Latents::kAuto;
   int num_threads = 0;  // 0: physical cores within the container's limit
   // "scalar", "neon", "avx2", "avx512", "avx512bf16", "amx"; absent: the best that runs here.
   std::optional<std::string> isa = std::nullopt;

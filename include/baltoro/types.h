@@ -21,6 +21,11 @@ enum class KdaState : std::uint8_t { kF32, kBf16 };
 // (docs/numerics.md).
 enum class ExpertActivations : std::uint8_t { kSame, kFp8 };
 
+// How the MLA cache keeps latents. kAuto: like activations, as bf16 or f32. kFp8: as e4m3 with a power
+// of two a token, and side keys as bf16, which takes 0.56 of bf16, at an error of its own
+// (docs/numerics.md).
+enum class Latents : std::uint8_t { kAuto, kFp8 };
+
 // How a token came to be in the sequence; it alone decides the arithmetic that computes the token
 // (docs/numerics.md).
 enum class Origin : std::uint8_t {

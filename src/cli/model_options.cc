@@ -41,6 +41,10 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_choice(app, "--expert-activations", options.expert_activations, {"same", "fp8"},
              "With a GPU: what MXFP4 experts are multiplied by; same as --activations, or rounded "
              "to fp8, at an error of its own");
+  add_choice(
+      app, "--latents", options.latents, {"auto", "fp8"},
+      "With a GPU: how the MLA cache is kept; auto: like activations; fp8 takes 0.56 of bf16, at "
+      "an error of its own");
   add_isa(app, options.isa);
   add_choice(app, "--load", options.load, {"auto", "copy", "map"},
              "copy reads into memory, map uses the files, auto copies what fits");
@@ -76,6 +80,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.kda_state = options.kda_state == "bf16" ? KdaState::kBf16 : KdaState::kF32;
   engine.expert_activations =
       options.expert_activations == "fp8" ? ExpertActivations::kFp8 : ExpertActivations::kSame;
+  engine.latents = options.latents == "fp8" ? Latents::kFp8 : Latents::kAuto;
   engine.num_threads = options.threads;
   if (!options.isa.empty()) engine.isa = options.isa;
   engine.latent_norm_eps = options.latent_norm_eps;

@@ -22,6 +22,7 @@ struct ModelOptions {
   std::string activations = "bf16";
   std::string kda_state = "f32";
   std::string expert_activations = "same";
+  std::string latents = "auto";
   std::string isa;  // empty: the best
   bool deterministic = false;
   std::string experts = "auto";

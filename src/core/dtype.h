@@ -9,7 +9,8 @@
 
 namespace baltoro {
 
-enum class DType : std::uint8_t { kF32, kBf16, kF16, kU8, kI32, kI8 };
+// kE4m3 is the type of cached latents alone (core/e4m3_code.h); no tensor of a file has it.
+enum class DType : std::uint8_t { kF32, kBf16, kF16, kU8, kI32, kI8, kE4m3 };
 
 // Bytes of one element.
 constexpr std::size_t dtype_bytes(DType dtype) {
@@ -22,6 +23,7 @@ constexpr std::size_t dtype_bytes(DType dtype) {
       return 2;
     case DType::kU8:
     case DType::kI8:
+    case DType::kE4m3:
       return 1;
   }
   return 0;
@@ -42,6 +44,8 @@ constexpr const char* dtype_name(DType dtype) {
       return "I32";
     case DType::kI8:
       return "I8";
+    case DType::kE4m3:
+      return "F8_E4M3";
   }
   return "?";
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/error.h"
+
 namespace baltoro::cpu {
 namespace {
 
@@ -97,6 +99,10 @@ void decode_page(const Context& context, const MlaArgs& args, const CachePage& p
 }
 
 void write_cache(Context& context, const MlaArgs& args, Origin origin) {
+  if (args.cache.dtype == DType::kE4m3) {
+    fail(ErrorCode::kUnsupported,
+         "mla: the CPU keeps latents as bf16 or f32, like activations; use --latents auto");
+  }
   const CacheRowWork shape{args.shape.cache_width(), nullptr};
   context.scratch.reserve_workers(shape);
   const std::span<const SequenceRows> sequences = args.batch.sequences;

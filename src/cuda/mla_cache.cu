@@ -26,6 +26,7 @@ CacheWrite cache_write(Context& context, const MlaArgs& args, Origin origin) {
   p.v = args.v.data;
   p.norm = args.kv_norm;
   p.cache = args.cache.data;
+  if (args.cache.dtype == DType::kE4m3) p.fp8 = LatentPage(args.shape);
   p.first_width = static_cast<int>(args.kv.cols());
   p.second_width = args.v ? static_cast<int>(args.v.cols()) : 0;
   p.rank = static_cast<int>(args.shape.kv_rank);

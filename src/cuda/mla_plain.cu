@@ -8,6 +8,7 @@
 #include "cuda/device/weight_row.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/mla_parts.h"
+#include "ops/latent_page.h"
 
 namespace baltoro::cuda {
 namespace {
@@ -76,29 +77,54 @@ __device__ void raise_query(const Attend& p, const T* q, int head, std::int64_t 
   }
 }
 
+// Pages of values as they are, [kBlockTokens, cache_width] of T.
 template <typename T>
-__device__ float dot(const T* key, const float* query, int width) {
+struct PlainPages {
+  const T* rows;
+  std::int64_t width;
+  __device__ PlainPages(const Attend& p, std::int64_t page)
+      : rows(static_cast<const T*>(p.cache) + page * kPage * p.cache_width), width(p.cache_width) {}
+  __device__ float at(int token, int c) const { return to_f32(rows[token * width + c]); }
+};
+
+struct Fp8Pages {
+  LatentPage layout;
+  const unsigned char* page;
+  __device__ Fp8Pages(const Attend& p, std::int64_t index)
+      : layout(p.shape),
+        page(static_cast<const unsigned char*>(p.cache) + index * layout.bytes()) {}
+  __device__ float at(int token, int c) const {
+    if (c < layout.rank) {
+      return e4m3_value(page[layout.codes_at(token) + c]) *
+             scale_value(page[layout.scale_at(token)]);
+    }
+    const auto* side = reinterpret_cast<const bf16*>(page + layout.side_at(token));
+    return to_f32(side[c - layout.rank]);
+  }
+};
+
+template <typename Pages>
+__device__ float dot(const Pages& page, int token, int first, const float* query, int width) {
   float sum = 0;
   for (int d = static_cast<int>(threadIdx.x % 32); d < width; d += 32) {
-    sum += to_f32(key[d]) * query[d];
+    sum += page.at(token, first + d) * query[d];
   }
   return warp_sum(sum);
 }
 
 // context[0:value_width] = softmax(scores) times the values, page by page.
-template <typename T>
+template <typename Pages>
 __device__ void attend_pages(const Attend& p, const HeadColumns& at, const std::int32_t* pages,
                              std::int64_t length, const float* query, float* context) {
   __shared__ float scores[kPage];
   const int warp = static_cast<int>(threadIdx.x / 32);
-  const std::int64_t width = p.cache_width;
   for (int c = threadIdx.x; c < at.value_width; c += kThreads) context[c] = 0;
   float largest = -INFINITY, sum = 0;
   for (std::int64_t first = 0; first < length; first += kPage) {
-    const T* rows = static_cast<const T*>(p.cache) + pages[first / kPage] * kPage * width;
+    const Pages page(p, pages[first / kPage]);
     const int count = static_cast<int>(length - first < kPage ? length - first : kPage);
     for (int j = warp; j < count; j += kWarps) {
-      const float score = dot(rows + j * width + at.keys, query, at.key_width) * p.scale;
+      const float score = dot(page, j, at.keys, query, at.key_width) * p.scale;
       if (threadIdx.x % 32 == 0) scores[j] = score;
     }
     __syncthreads();
@@ -112,7 +138,7 @@ __device__ void attend_pages(const Attend& p, const HeadColumns& at, const std::
     for (int c = threadIdx.x; c < at.value_width; c += kThreads) {
       float value = 0;
       for (int j = 0; j < count; ++j) {
-        value += expf(scores[j] - largest) * to_f32(rows[j * width + at.values + c]);
+        value += expf(scores[j] - largest) * page.at(j, at.values + c);
       }
       context[c] = context[c] * shrink + value;
     }
@@ -121,7 +147,7 @@ __device__ void attend_pages(const Attend& p, const HeadColumns& at, const std::
   for (int c = threadIdx.x; c < at.value_width; c += kThreads) context[c] /= sum;
 }
 
-template <typename T>
+template <typename T, typename Pages>
 __global__ void __launch_bounds__(kThreads) attend_plain_kernel(Attend p) {
   extern __shared__ float shared[];
   const std::int64_t row = blockIdx.x / p.shape.num_heads;
@@ -135,7 +161,7 @@ __global__ void __launch_bounds__(kThreads) attend_plain_kernel(Attend p) {
   const T* q = static_cast<const T*>(p.q) + (row * p.shape.num_heads + head) * p.qk_dim;
   raise_query(p, q, head, position, query);
   __syncthreads();
-  attend_pages<T>(p, at, p.batch.pages + sequence.first_page, position + 1, query, context);
+  attend_pages<Pages>(p, at, p.batch.pages + sequence.first_page, position + 1, query, context);
   __syncthreads();
   const int values = static_cast<int>(p.shape.v_head_dim);
   const std::int64_t out_at = (row * p.shape.num_heads + head) * values;
@@ -188,7 +214,16 @@ void mla_attend_plain(Context& context, const MlaArgs& args, Origin origin) {
                    static_cast<unsigned>(p.batch.num_rows * shape.num_heads), kThreads,
                    static_cast<std::size_t>(floats) * sizeof(float), context.stream};
   const bool bf16_rows = context.activation == DType::kBf16;
-  launch(how, bf16_rows ? attend_plain_kernel<bf16> : attend_plain_kernel<float>, p);
+  if (args.cache.dtype == DType::kE4m3) {
+    launch(how,
+           bf16_rows ? attend_plain_kernel<bf16, Fp8Pages> : attend_plain_kernel<float, Fp8Pages>,
+           p);
+  } else {
+    launch(how,
+           bf16_rows ? attend_plain_kernel<bf16, PlainPages<bf16>>
+                     : attend_plain_kernel<float, PlainPages<float>>,
+           p);
+  }
 }
 
 }  // namespace baltoro::cuda

@@ -31,9 +31,10 @@ std::string state_variant(const EngineOptions& options, const ModelConfig& confi
   // Nothing for the defaults: files of before stay valid.
   const char* state = options.kda_state == KdaState::kBf16 ? " bf16 state" : "";
   const char* experts = options.expert_activations == ExpertActivations::kFp8 ? " fp8 experts" : "";
-  return fmt::format("{} {} {} {}{}{}", kind,
-                     options.activations == Activations::kBf16 ? "bf16" : "f32",
-                     dtype_name(backend.cache_dtype()), config.latent_norm_eps, state, experts);
+  const char* latents = options.latents == Latents::kFp8 ? " fp8 latents" : "";
+  return fmt::format(
+      "{} {} {} {}{}{}{}", kind, options.activations == Activations::kBf16 ? "bf16" : "f32",
+      dtype_name(backend.cache_dtype()), config.latent_norm_eps, state, experts, latents);
 }
 
 GenerationDefaults generation_defaults(const std::filesystem::path& dir,
@@ -75,7 +76,7 @@ Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
       mapped(loaded.plan.all_resident()
                  ? nullptr
                  : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
-      state(*backend, model.config(), state_dtype(options)),
+      state(*backend, model.config(), state_format(options, model.config())),
       pool(state),
       workspace(*backend, model.config(), options.max_batch_rows),
       info(describe(model, *backend, state)) {

@@ -73,6 +73,11 @@ void check_options(const EngineOptions& options) {
          "routed experts take activations in fp8 with --device cuda and reference; the CPU takes "
          "them as they are: use --expert-activations same");
   }
+  if (options.latents == Latents::kFp8 && options.device == "cpu") {
+    fail(ErrorCode::kUnsupported,
+         "latents in fp8 are kept by --device cuda and reference; the CPU keeps them like "
+         "activations: use --latents auto");
+  }
 }
 
 LoadOptions load_options(const EngineOptions& options, const ModelConfig& config,

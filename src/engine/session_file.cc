@@ -95,8 +95,8 @@ void check_header(const Header& header, std::uint64_t file_bytes, StatePool& poo
   if (header.fingerprint != info.fingerprint || header.slot_bytes != state.slot_bytes() ||
       header.page_bytes != state.page_bytes()) {
     reject(
-        "the session was saved with another model, backend, or type of activations or states; load "
-        "it with the one that wrote it");
+        "the session was saved with another model, backend, or type of activations, states or "
+        "latents; load it with the one that wrote it");
   }
   const auto block = static_cast<std::uint64_t>(kBlockTokens);
   const auto vocab = static_cast<std::uint64_t>(info.vocab_size);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "engine/engine_impl.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
@@ -26,15 +27,22 @@ std::uint64_t scratch_bytes(const ModelConfig& config, std::int64_t max_rows) {
 
 }  // namespace
 
-DType state_dtype(const EngineOptions& options) {
-  return options.kda_state == KdaState::kBf16 ? DType::kBf16 : DType::kF32;
+StateFormat state_format(const EngineOptions& options, const ModelConfig& config) {
+  const bool fp8 = options.latents == Latents::kFp8;
+  if (fp8 && config.mla.kind == MlaKind::kGqa) {
+    fail(ErrorCode::kUnsupported,
+         "this model caches keys and values, which have no form in fp8, and no latents: use "
+         "--latents auto");
+  }
+  return {.kda = options.kda_state == KdaState::kBf16 ? DType::kBf16 : DType::kF32,
+          .fp8_latents = fp8};
 }
 
 std::uint64_t working_bytes(const EngineOptions& options, const ModelConfig& config,
                             Backend& backend) {
   // Made to be measured: untouched memory costs nothing.
   const Workspace workspace(backend, config, options.max_batch_rows);
-  const SequenceState state(backend, config, state_dtype(options));
+  const SequenceState state(backend, config, state_format(options, config));
   return workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
          scratch_bytes(config, options.max_batch_rows);
 }

@@ -5,6 +5,7 @@
 
 #include "baltoro/engine.h"
 #include "model/config.h"
+#include "model/sequence_state.h"
 #include "ops/backend.h"
 
 namespace baltoro {
@@ -14,7 +15,8 @@ namespace baltoro {
 std::uint64_t working_bytes(const EngineOptions& options, const ModelConfig& config,
                             Backend& backend);
 
-// How KDA states are kept.
-DType state_dtype(const EngineOptions& options);
+// How KDA states and latents are kept. Throws Error{kUnsupported} where the model has no latents to
+// keep in fp8.
+StateFormat state_format(const EngineOptions& options, const ModelConfig& config);
 
 }  // namespace baltoro

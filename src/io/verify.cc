@@ -30,6 +30,7 @@ Kind kind_of(const TensorInfo& tensor) {
     case DType::kI8:
       return Kind::kInt8Codes;
     case DType::kI32:
+    case DType::kE4m3:
       break;
   }
   return Kind::kOther;

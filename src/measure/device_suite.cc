@@ -12,6 +12,7 @@
 #include "ops/expert_mlp.h"
 #include "ops/glu_mlp.h"
 #include "ops/kda.h"
+#include "ops/latent_page.h"
 #include "ops/linear.h"
 #include "ops/mix_norm.h"
 #include "ops/mla.h"
@@ -55,6 +56,31 @@ struct SuiteMemory {
     const auto format = dtype == DType::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
     random.fill({view.data, nullptr, format, rows * cols / 4, 4});
     return view;
+  }
+  // An MLA cache of random latents.
+  MlaCache cache(const MlaShape& shape, std::int64_t num_pages, DType dtype) {
+    if (dtype != DType::kE4m3) {
+      return {values(num_pages * kBlockTokens, shape.cache_width(), dtype).data, dtype, num_pages};
+    }
+    // One page over and over: a cache in fp8 is made on the host.
+    const LatentPage layout(shape);
+    const Philox draw(7, 0);
+    std::vector<std::byte> page(static_cast<std::size_t>(layout.bytes()));
+    std::vector<float> row(static_cast<std::size_t>(shape.cache_width()));
+    for (std::int64_t t = 0; t < kBlockTokens; ++t) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = 2 * draw.uniform(static_cast<std::uint64_t>(t) * row.size() + i) - 1;
+      }
+      write_latent(layout, page.data(), t, row);
+    }
+    auto* to = static_cast<std::byte*>(take(num_pages * layout.bytes(), "latents of a benchmark"));
+    backend.copy(to, page.data(), page.size());
+    for (std::int64_t done = 1; done < num_pages; done *= 2) {
+      const std::int64_t more = std::min(done, num_pages - done);
+      backend.copy_in_order(to + done * layout.bytes(), to,
+                            static_cast<std::size_t>(more * layout.bytes()));
+    }
+    return {to, dtype, num_pages};
   }
   template <typename T>
   T* upload(const std::vector<T>& host) {
@@ -337,11 +363,13 @@ SuiteCase kda_case(const char* id, std::int64_t heads, std::int64_t count, std::
 }
 
 SuiteCase mla_case(const char* id, std::int64_t heads, std::int64_t count, std::int64_t rows,
-                   std::int64_t start, Origin origin) {
+                   std::int64_t start, Origin origin, bool fp8 = false) {
   const bool decodes = origin == Origin::kGenerated;
   const std::string what = decodes ? fmt::format("decode B={} at {}", count, start)
                                    : fmt::format("prefill {}x{}", count, rows);
-  return {"mla", fmt::format("{} MLA H={} {}", id, heads, what), [=](Backend& backend) {
+  return {fp8 ? "mla, fp8 latents" : "mla",
+          fmt::format("{} MLA H={} {}{}", id, heads, what, fp8 ? ", fp8 latents" : ""),
+          [=](Backend& backend) {
             const auto m = std::make_shared<SuiteMemory>(backend);
             const MlaShape shape{MlaKind::kLatent, heads, heads, 128, 64, 128, 512};
             make_batch(*m, count, rows, start, origin);
@@ -353,25 +381,22 @@ SuiteCase mla_case(const char* id, std::int64_t heads, std::int64_t count, std::
             args.kv_norm_eps = 1e-6f;
             args.kv_b = m->weight(shape.kv_b_rows(), 512, WeightFormat::kBf16);
             const auto pages = static_cast<std::int64_t>(m->pages.size());
-            const double cache_bytes =
-                static_cast<double>(pages * kBlockTokens * shape.cache_width()) * 2;
-            const int sets = sets_for(cache_bytes);
+            const DType cached = fp8 ? DType::kE4m3 : backend.cache_dtype();
+            const int sets = sets_for(static_cast<double>(pages * cache_page_bytes(shape, cached)));
             std::vector<MlaArgs> all;
             for (int s = 0; s < sets; ++s) {
               args.q = m->values(total, heads * shape.qk_dim());
               args.kv = m->values(total, shape.cache_width());
               args.gate = m->values(total, heads * 128);
               args.out = m->values(total, heads * 128);
-              args.cache = {
-                  m->values(pages * kBlockTokens, shape.cache_width(), backend.cache_dtype()).data,
-                  backend.cache_dtype(), pages};
+              args.cache = m->cache(shape, pages, cached);
               all.push_back(args);
             }
             const DType dtype = backend.activation_dtype();
             Cost cost;
             for (std::int64_t i = 0; i < count; ++i) {
-              cost += decodes ? mla_decode_cost(shape, start, dtype, backend.cache_dtype())
-                              : mla_prefill_cost(shape, rows, start, dtype, backend.cache_dtype());
+              cost += decodes ? mla_decode_cost(shape, start, dtype, cached)
+                              : mla_prefill_cost(shape, rows, start, dtype, cached);
             }
             const auto call = [all, decodes, &backend](int s) {
               const MlaArgs& one = all[static_cast<std::size_t>(s)];
@@ -432,6 +457,13 @@ std::vector<SuiteCase> device_suite() {
   for (const std::int64_t n : {1, 32}) {
     list.push_back(mla_case("M3", 12, n, 1, 131071, kGenerated));
   }
+  list.push_back(mla_case("M1", 96, 1, 32768, 0, kPrompt, true));
+  for (const std::int64_t heads : {96, 12}) {
+    const char* id = heads == 96 ? "M2" : "M3";
+    for (const std::int64_t n : {1, 32}) {
+      list.push_back(mla_case(id, heads, n, 1, 131071, kGenerated, true));
+    }
+  }
   return list;
 }
 
@@ -470,7 +502,7 @@ BenchRow time_suite_case(const SuiteCase& suite_case, Backend& backend, Roof& ro
 std::string check_op(const std::string& op, Backend& reference, Backend& candidate) {
   std::string faults;
   for (const std::vector<OpCase>& cases :
-       {op_cases(), bf16_state_cases(), fp8_expert_cases(), bench_cases()}) {
+       {op_cases(), bf16_state_cases(), fp8_expert_cases(), fp8_latent_cases(), bench_cases()}) {
     for (const OpCase& op_case : cases) {
       if (op_case.op == op) faults += check_parity(op_case, reference, candidate);
     }

@@ -81,7 +81,7 @@ class Stepper {
           const PassShape& shape)
       : backend_(*parts.backend),
         model_(model),
-        state_(backend_, model.config(), state_dtype(options)),
+        state_(backend_, model.config(), state_format(options, model.config())),
         workspace_(backend_, model.config(), std::max(options.max_batch_rows, shape.batch)),
         logits_(backend_.allocate_shared(
             static_cast<std::size_t>(shape.batch * model.config().vocab_size) * sizeof(float),

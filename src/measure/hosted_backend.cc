@@ -183,9 +183,9 @@ void HostedBackend::run_mla(const MlaArgs& args, void (Backend::*op)(const MlaAr
   there.kv_norm = call.array(args.kv_norm, args.shape.kv_rank);
   if (args.kv_b) there.kv_b = weight(args.kv_b);
   there.gate = call.in(args.gate);
-  const std::int64_t values = args.cache.num_pages * kBlockTokens * args.shape.cache_width();
-  there.cache.data = call.bytes_in_out(
-      args.cache.data, static_cast<std::size_t>(values) * dtype_bytes(args.cache.dtype));
+  const std::int64_t page_bytes = cache_page_bytes(args.shape, args.cache.dtype);
+  there.cache.data = call.bytes_in_out(args.cache.data,
+                                       static_cast<std::size_t>(args.cache.num_pages * page_bytes));
   there.out = call.in_out(args.out);
   (device_.get()->*op)(there);
   call.finish();

@@ -116,8 +116,8 @@ OpPoint mla_point(const MlaShape& shape, const Batch& batch, std::int64_t set) {
     args.cache.num_pages = batch.count * batch.pages();
     return [=, keep = storage, &memory]() mutable {
       args.kv_b = memory.weight(WeightFormat::kBf16, shape.kv_b_rows(), shape.kv_rank);
-      args.cache.data = memory.items(args.cache.num_pages * kBlockTokens * shape.cache_width() *
-                                     static_cast<std::int64_t>(dtype_bytes(args.cache.dtype)));
+      args.cache.data =
+          memory.items(args.cache.num_pages * cache_page_bytes(shape, args.cache.dtype));
       if (prompt) {
         mla_prefill(memory.backend(), args);
         return plan::mla_prefill_call(memory.backend(), args);

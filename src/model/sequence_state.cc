@@ -1,23 +1,24 @@
 #include "model/sequence_state.h"
 
 #include "core/error.h"
+#include "ops/latent_page.h"
 
 namespace baltoro {
 
-SequenceState::SequenceState(Backend& backend, const ModelConfig& config, DType kda_state)
+SequenceState::SequenceState(Backend& backend, const ModelConfig& config, const StateFormat& format)
     : backend_(backend),
       kda_shape_(kda_shape(config.kda)),
-      kda_state_(kda_state),
-      mla_shape_(mla_shape(config.mla)) {
+      kda_dtype_(format.kda),
+      mla_shape_(mla_shape(config.mla)),
+      cache_dtype_(format.fp8_latents ? DType::kE4m3 : backend.cache_dtype()) {
   const auto bytes = [](std::int64_t elements, DType dtype) {
     return static_cast<std::size_t>(elements) * dtype_bytes(dtype);
   };
-  const std::size_t page_bytes = static_cast<std::size_t>(kBlockTokens * mla_shape_.cache_width()) *
-                                 dtype_bytes(backend.cache_dtype());
+  const auto page_bytes = static_cast<std::size_t>(cache_page_bytes(mla_shape_, cache_dtype_));
   for (const LayerSpec& layer : config.layers) {
     if (layer.mixer == MixerKind::kKda) {
       index_of_layer_.push_back(static_cast<int>(states_.size()));
-      states_.push_back({Buffer(), bytes(kda_shape_.state_elements(), kda_state)});
+      states_.push_back({Buffer(), bytes(kda_shape_.state_elements(), kda_dtype_)});
       convs_.push_back({Buffer(), bytes(kda_shape_.conv_elements(), DType::kF32)});
     } else {
       index_of_layer_.push_back(static_cast<int>(caches_.size()));
@@ -58,14 +59,12 @@ KdaStatePool SequenceState::kda(int layer) {
   return {.state = states_.at(index).buffer.data(),
           .conv = convs_.at(index).buffer.f32(),
           .num_slots = num_slots_,
-          .dtype = kda_state_};
+          .dtype = kda_dtype_};
 }
 
 MlaCache SequenceState::mla(int layer) {
   const auto index = static_cast<std::size_t>(index_of_layer_.at(static_cast<std::size_t>(layer)));
-  return {.data = caches_.at(index).buffer.data(),
-          .dtype = backend_.cache_dtype(),
-          .num_pages = num_pages_};
+  return {.data = caches_.at(index).buffer.data(), .dtype = cache_dtype_, .num_pages = num_pages_};
 }
 
 void SequenceState::clear_slot(std::int32_t slot) {
@@ -110,7 +109,19 @@ std::vector<std::span<std::byte>> SequenceState::slot_parts(std::int32_t slot) {
 
 std::vector<std::span<std::byte>> SequenceState::page_parts(std::int32_t page) {
   std::vector<std::span<std::byte>> parts;
-  for (Pool& pool : caches_) parts.emplace_back(item(pool, page), pool.item_bytes);
+  for (Pool& pool : caches_) {
+    const std::span<std::byte> whole(item(pool, page), pool.item_bytes);
+    if (cache_dtype_ != DType::kE4m3) {
+      parts.push_back(whole);
+      continue;
+    }
+    const LatentPage layout(mla_shape_);
+    const auto side = static_cast<std::size_t>(layout.side_at(0));
+    const auto scales = static_cast<std::size_t>(layout.scale_at(0));
+    parts.push_back(whole.first(side));
+    if (scales > side) parts.push_back(whole.subspan(side, scales - side));
+    parts.push_back(whole.subspan(scales));
+  }
   return parts;
 }
 

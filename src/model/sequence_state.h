@@ -16,11 +16,17 @@
 
 namespace baltoro {
 
+// How sequences are stored: KDA states as f32 or bf16, latents as the backend's cache_dtype() or as
+// fp8 (ops/latent_page.h). Others than the first where the backend serves them.
+struct StateFormat {
+  DType kda = DType::kF32;
+  bool fp8_latents = false;
+};
+
 // One thread at a time. Pointers from kda() and mla() are valid until the next reserve.
 class SequenceState {
  public:
-  // `kda_state`: how KDA states are stored; kBf16 where the backend serves it.
-  SequenceState(Backend& backend, const ModelConfig& config, DType kda_state = DType::kF32);
+  SequenceState(Backend& backend, const ModelConfig& config, const StateFormat& format = {});
 
   Backend& backend() noexcept { return backend_; }
 
@@ -42,7 +48,7 @@ class SequenceState {
   std::size_t slot_bytes() const noexcept;
   std::size_t page_bytes() const noexcept;
   // All layers' parts of one slot or page, in layer order and in the backend's memory, for
-  // saving and restoring with fetch() and store().
+  // saving and restoring with fetch() and store(). A part of a page holds kBlockTokens rows.
   std::vector<std::span<std::byte>> slot_parts(std::int32_t slot);
   std::vector<std::span<std::byte>> page_parts(std::int32_t page);
   void fetch(std::span<const std::byte> part, std::byte* to) {
@@ -63,8 +69,9 @@ class SequenceState {
 
   Backend& backend_;
   KdaShape kda_shape_;
-  DType kda_state_;
+  DType kda_dtype_;
   MlaShape mla_shape_;
+  DType cache_dtype_;
   std::vector<int> index_of_layer_;  // among the layers of the same kind
   std::vector<Pool> states_;         // a KDA layer each
   std::vector<Pool> convs_;          // a KDA layer each

@@ -2,6 +2,7 @@
 
 #include "core/trace.h"
 #include "ops/arg_check.h"
+#include "ops/latent_page.h"
 
 namespace baltoro {
 namespace {
@@ -47,7 +48,11 @@ void check_args(const ArgCheck& check, const MlaArgs& args, const Backend& backe
   for (const ConstTensorView& input : {args.q, args.kv, args.v, args.gate}) {
     check.disjoint("out", args.out, "an input", input);
   }
-  check.that(args.cache.dtype == backend.cache_dtype(), "the backend's cache dtype");
+  if (args.cache.dtype == DType::kE4m3) {
+    check.that(shape.kind != MlaKind::kGqa, "latents where the cache is of fp8");
+  } else {
+    check.that(args.cache.dtype == backend.cache_dtype(), "the backend's cache dtype");
+  }
   check.pointer("cache", args.cache.data);
 }
 
@@ -88,12 +93,17 @@ Cost traffic(const MlaShape& shape, const MlaSizes& n, DType activation_dtype, D
                         n.rank * static_cast<double>(sizeof(float));
   }
   cost.activation_bytes = n.rows * values * static_cast<double>(dtype_bytes(activation_dtype));
-  cost.state_bytes = (n.past + n.rows) * static_cast<double>(shape.cache_width()) *
-                     static_cast<double>(dtype_bytes(cache_dtype));
+  cost.state_bytes = (n.past + n.rows) * static_cast<double>(cache_page_bytes(shape, cache_dtype)) /
+                     static_cast<double>(kBlockTokens);
   return cost;
 }
 
 }  // namespace
+
+std::int64_t cache_page_bytes(const MlaShape& shape, DType dtype) {
+  if (dtype == DType::kE4m3) return LatentPage(shape).bytes();
+  return kBlockTokens * shape.cache_width() * static_cast<std::int64_t>(dtype_bytes(dtype));
+}
 
 void mla_prefill(Backend& backend, const MlaArgs& args) {
   check_all("mla_prefill", args, backend, Origin::kPrompt);

@@ -39,17 +39,19 @@ struct MlaShape {
   }
 };
 
-// One layer's pages: [pages, kBlockTokens, cache_width].
+// One layer's pages: [pages, kBlockTokens, cache_width]; of kE4m3: pages as in latent_page.h.
 struct MlaCache {
   void* data = nullptr;
   DType dtype = DType::kF32;
   std::int64_t num_pages = 0;
 };
+std::int64_t cache_page_bytes(const MlaShape& shape, DType dtype);
 
 // Per row, in order:
 //   c = round(kv[0:Ckv] * rsqrt(mean + eps)) * kv_norm, rounded again;  s = kv[Ckv:], the side key
 //   with rope_theta, s and the side part of q are rotated by their position
 //   the cache row of this position becomes [c | s]; kGqa: [k heads | v heads] as projected
+//   a cache of kE4m3 keeps c as fp8 codes and s as bf16 (latent_page.h); below, c and s are what it gives
 //
 //   expanded   k_h = [W_UK,h c | s], v_h = W_UV,h c
 //              p = softmax_{j <= t}(q_h . k_h,j * qk_dim^-0.5);  a_h = round(sum_j p_j v_h,j)
@@ -72,7 +74,7 @@ struct MlaArgs {
   WeightView kv_b;  // [kv_b_rows, Ckv]; kGqa: empty
   std::optional<float> rope_theta;
   ConstTensorView gate;  // [M, H*Dv] or empty
-  MlaCache cache;
+  MlaCache cache;  // of the backend's cache_dtype(), or of kE4m3 where it serves that and not kGqa
   TensorView out;  // [M, H*Dv]; may alias no input
 };
 

@@ -52,8 +52,9 @@ double weight_depth(const WeightView& gate, const WeightView& down) {
   return glu_depth(real(gate.cols), real(gate.rows), real(down.rows));
 }
 
-Cost mla_cost(const Backend& backend, const MlaShape& shape, const SequenceRows& sequence) {
-  const DType dtype = backend.activation_dtype(), cache = backend.cache_dtype();
+Cost mla_cost(const Backend& backend, const MlaArgs& args, const SequenceRows& sequence) {
+  const DType dtype = backend.activation_dtype(), cache = args.cache.dtype;
+  const MlaShape& shape = args.shape;
   if (sequence.origin == Origin::kPrompt) {
     return mla_prefill_cost(shape, sequence.num_rows, sequence.start_pos, dtype, cache);
   }
@@ -69,7 +70,7 @@ KernelCall mla_call(const Backend& backend, const MlaArgs& args, Origin origin) 
   double rows = 0, sequences = 0;
   for (const SequenceRows& sequence : args.batch.sequences) {
     if (sequence.origin != origin) continue;
-    Cost one = mla_cost(backend, args.shape, sequence);
+    Cost one = mla_cost(backend, args, sequence);
     if (sequences > 0) one.weight_bytes = 0;  // read once for the whole batch
     cost += one;
     rows += real(sequence.num_rows);

@@ -20,13 +20,15 @@ constexpr std::size_t kPrompt = 64, kGenerated = 1200;
 
 std::shared_ptr<Engine> load(const std::string& model, Activations activations,
                              KdaState state = KdaState::kF32,
-                             ExpertActivations expert_activations = ExpertActivations::kSame) {
+                             ExpertActivations expert_activations = ExpertActivations::kSame,
+                             Latents latents = Latents::kAuto) {
   const std::filesystem::path dir =
       model == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / model;
   return Engine::load(dir, {.device = "cuda",
                             .activations = activations,
                             .kda_state = state,
-                            .expert_activations = expert_activations});
+                            .expert_activations = expert_activations,
+                            .latents = latents});
 }
 
 // Drawn from the model itself at temperature 1.
@@ -101,9 +103,22 @@ TEST(SlowCudaStates, EffectOnLogits) {
     tell(model, "bf16 KDA state, f32 activations", state);
     const Effect both = effect_of(*f32, *load(model, Activations::kBf16, KdaState::kBf16), ids);
     tell(model, "bf16 KDA state and activations, to f32", both);
+    const Effect latents = effect_of(
+        *f32,
+        *load(model, Activations::kF32, KdaState::kF32, ExpertActivations::kSame, Latents::kFp8),
+        ids);
+    tell(model, "fp8 latents, f32 activations", latents);
+    const Effect fp8_and_bf16 = effect_of(
+        *f32,
+        *load(model, Activations::kBf16, KdaState::kF32, ExpertActivations::kSame, Latents::kFp8),
+        ids);
+    tell(model, "fp8 latents, bf16 activations, to f32", fp8_and_bf16);
     EXPECT_GT(state.mean_kl, 0);
     EXPECT_LT(state.mean_kl, 1e-2) << model;
     EXPECT_GT(state.same_best, 0.9 * kGenerated) << model;
+    EXPECT_GT(latents.mean_kl, 0);
+    EXPECT_LT(latents.mean_kl, 1e-2) << model;
+    EXPECT_GT(latents.same_best, 0.9 * kGenerated) << model;
   }
 }
 

@@ -93,6 +93,68 @@ TEST(CudaMla, LongCachesAndManySequences) {
   }
 }
 
+MlaCase in_fp8(MlaCase spec) {
+  spec.fp8_latents = true;
+  return spec;
+}
+
+TEST(CudaMlaFp8, NumbersOfHeads) {
+  BALTORO_NEEDS_GPU();
+  for (const std::int64_t heads : {1, 12, 32, 40, 96}) {
+    expect_parity(
+        in_fp8(released_heads(heads, {{1, 200, kGenerated, false}, {2, 62, kGenerated, false}})));
+    expect_parity(in_fp8(released_heads(heads, {{1, 700, kGenerated, false}})));
+  }
+}
+
+TEST(CudaMlaFp8, PromptsAndGeneratedRowsTogether) {
+  BALTORO_NEEDS_GPU();
+  for (const bool deterministic : {false, true}) {
+    expect_parity(in_fp8(released_heads(3, {{100, 0, kPrompt, false},
+                                            {1, 63, kGenerated, false},
+                                            {1, 5, kPrompt, false},
+                                            {2, 130, kGenerated, false},
+                                            {270, 37, kPrompt, false},
+                                            {64, 64, kPrompt, false},
+                                            {1, 0, kGenerated, false}})),
+                  deterministic);
+  }
+}
+
+TEST(CudaMlaFp8, ScoresFarApart) {
+  BALTORO_NEEDS_GPU();
+  for (const bool deterministic : {false, true}) {
+    MlaCase spec = released_heads(60, {{1, 2500, kGenerated, false}, {2, 900, kGenerated, false}});
+    spec.query_scale = 16;
+    expect_parity(in_fp8(spec), deterministic);
+  }
+}
+
+TEST(CudaMlaFp8, LengthsAroundPagesAndTiles) {
+  BALTORO_NEEDS_GPU();
+  std::vector<SequenceCase> batch;
+  for (const std::int64_t rows : {1, 2, 63, 64, 65, 127, 128, 129}) {
+    batch.push_back({rows, 0, kPrompt, false});
+    batch.push_back({1, rows - 1, kGenerated, false});
+  }
+  expect_parity(in_fp8(released_heads(2, batch)));
+}
+
+TEST(CudaMlaFp8, LongCachesAndManySequences) {
+  BALTORO_NEEDS_GPU();
+  for (const bool deterministic : {false, true}) {
+    expect_parity(in_fp8(released_heads(2, {{1, 20000, kGenerated, false},
+                                            {1, 500, kGenerated, false},
+                                            {40, 6000, kPrompt, false}})),
+                  deterministic);
+    std::vector<SequenceCase> many;
+    for (int i = 0; i < 300; ++i) {
+      many.push_back({1 + i % 3, i % 5 * 61, i % 7 == 0 ? kPrompt : kGenerated, false});
+    }
+    expect_parity(in_fp8(released_heads(1, many)), deterministic);
+  }
+}
+
 TEST(CudaMixNorm, SizesOfTheFastKernels) {
   BALTORO_NEEDS_GPU();
   for (const std::int64_t rows : {1, 3, 700}) {
@@ -110,7 +172,8 @@ class Layer {
  public:
   static constexpr std::int64_t kHeads = 3;
 
-  Layer(Backend& backend, std::int64_t rows) : backend_(backend), rows_(rows) {
+  Layer(Backend& backend, std::int64_t rows, DType cached = DType::kBf16)
+      : backend_(backend), rows_(rows) {
     args_.shape = {MlaKind::kLatent, kHeads, 0, 128, 64, 128, 512};
     args_.q = input("q", kHeads * 192, 2);
     args_.kv = input("kv", 576, 1.5f);
@@ -126,7 +189,7 @@ class Layer {
     std::iota(pages_.rbegin(), pages_.rend(), 0);
     args_.cache = {
         const_cast<void*>(input("cache", 576, 1, 2 * std::ssize(pages_) * kBlockTokens).data),
-        DType::kBf16, 2 * std::ssize(pages_)};
+        cached, 2 * std::ssize(pages_)};
     args_.out = {
         const_cast<void*>(input("out", kHeads * 128, 1).data), DType::kBf16, {rows_, kHeads * 128}};
   }
@@ -180,11 +243,11 @@ class Layer {
   std::deque<Buffer> buffers_;
 };
 
-TEST(CudaMla, SplitAndNeighbourDoNotChangeABit) {
-  BALTORO_NEEDS_GPU();
+// Bits of prompts do not change with their cuts, nor with neighbours.
+void expect_equal_splits(DType cached) {
   const auto cuda = make_cuda_backend({.activations = Activations::kBf16, .deterministic = true});
   constexpr std::int64_t kRows = 400;
-  Layer whole(*cuda, kRows), split(*cuda, kRows);
+  Layer whole(*cuda, kRows, cached), split(*cuda, kRows, cached);
   whole.run(0, kRows, 0, kPrompt);
   split.run(0, 70, 0, kPrompt);
   split.run(70, 130, 0, kPrompt);
@@ -194,11 +257,10 @@ TEST(CudaMla, SplitAndNeighbourDoNotChangeABit) {
   EXPECT_EQ(whole.out(200, kRows - 200), split.out(200, kRows - 200));
 }
 
-TEST(CudaMla, GeneratedRowsOneByOneOrTogether) {
-  BALTORO_NEEDS_GPU();
+void expect_equal_rows(DType cached) {
   const auto cuda = make_cuda_backend({.activations = Activations::kBf16, .deterministic = true});
   constexpr std::int64_t kRows = 140;
-  Layer together(*cuda, kRows), single(*cuda, kRows);
+  Layer together(*cuda, kRows, cached), single(*cuda, kRows, cached);
   together.run(0, kRows, 0, kGenerated);
   for (std::int64_t row = 0; row < kRows; ++row) {
     single.run(row, 1, row > 100 ? 50 : 0, kGenerated);
@@ -207,6 +269,26 @@ TEST(CudaMla, GeneratedRowsOneByOneOrTogether) {
     }
   }
   EXPECT_EQ(together.out(0, 51), single.out(0, 51));
+}
+
+TEST(CudaMla, SplitAndNeighbourDoNotChangeABit) {
+  BALTORO_NEEDS_GPU();
+  expect_equal_splits(DType::kBf16);
+}
+
+TEST(CudaMla, GeneratedRowsOneByOneOrTogether) {
+  BALTORO_NEEDS_GPU();
+  expect_equal_rows(DType::kBf16);
+}
+
+TEST(CudaMlaFp8, SplitAndNeighbourDoNotChangeABit) {
+  BALTORO_NEEDS_GPU();
+  expect_equal_splits(DType::kE4m3);
+}
+
+TEST(CudaMlaFp8, GeneratedRowsOneByOneOrTogether) {
+  BALTORO_NEEDS_GPU();
+  expect_equal_rows(DType::kE4m3);
 }
 
 }  // namespace

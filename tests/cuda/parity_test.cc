@@ -81,6 +81,17 @@ TEST(CudaParityOfFp8Experts, EveryCaseAgreesWithTheReference) {
   }
 }
 
+TEST(CudaParityOfFp8Latents, EveryCaseAgreesWithTheReference) {
+  BALTORO_NEEDS_GPU();
+  for (const Activations activations : {Activations::kF32, Activations::kBf16}) {
+    const auto reference = make_reference_backend(activations);
+    const auto cuda = make_cuda_backend({.activations = activations});
+    for (const OpCase& op_case : fp8_latent_cases()) {
+      EXPECT_EQ(check_parity(op_case, *reference, *cuda), "");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, CudaParity, testing::ValuesIn(all_settings()), setting_name);
 
 }  // namespace

@@ -44,6 +44,7 @@ TEST(CaseList, ReferenceReadsNothingPoisonedAndWritesNothingElse) {
     std::vector<OpCase> cases = op_cases();
     for (OpCase& c : bf16_state_cases()) cases.push_back(std::move(c));
     for (OpCase& c : fp8_expert_cases()) cases.push_back(std::move(c));
+    for (OpCase& c : fp8_latent_cases()) cases.push_back(std::move(c));
     for (const OpCase& c : cases) {
       SCOPED_TRACE(c.op + " " + c.name);
       PreparedOp prepared = c.prepare(*backend);

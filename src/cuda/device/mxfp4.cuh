@@ -2,9 +2,9 @@
 // of two, all exactly.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
+
+#include "cuda/device/bf16x2.cuh"
 
 namespace baltoro::cuda {
 
@@ -17,13 +17,6 @@ constexpr float kMxfp4Unscale = 4294967296.0f;  // 2^kMxfp4Shift
 // bits apart.
 __host__ __device__ constexpr int mxfp4_position(int element) {
   return (element & ~7) | (element & 3) << 1 | (element >> 2 & 1);
-}
-
-__device__ __forceinline__ std::uint32_t bf16x2_mul(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t product;
-  // -0 as addend keeps the sign of a zero.
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
-  return product;
 }
 
 // Two equal bf16: 2^(e - 127) times the 2^126 that takes a code from the lowest exponent bits to

@@ -32,4 +32,16 @@ __device__ __forceinline__ float block_sum(float value, float* slots) {
   return sum;
 }
 
+// The same of the largest.
+__device__ __forceinline__ unsigned block_max(unsigned value, float* slots) {
+  const int warps = static_cast<int>((blockDim.x + 31) / 32);
+  value = __reduce_max_sync(0xffffffffu, value);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = __uint_as_float(value);
+  __syncthreads();
+  unsigned largest = 0;
+  for (int w = 0; w < warps; ++w) largest = max(largest, __float_as_uint(slots[w]));
+  return largest;
+}
+
 }  // namespace baltoro::cuda

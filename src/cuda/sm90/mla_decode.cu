@@ -4,7 +4,7 @@
 // A page is nine tiles of [64 tokens, 64 channels] in shared memory, read by both products. Registers
 // and shared memory hold 48 heads; more go to blocks that walk the same pages at the same time, so
 // that all but the first read them from the L2 cache. Two such blocks run near each other, on one side
-// of the L2 cache.
+// of the L2 cache. Latents in fp8 become such tiles on the way (mla_widen.cuh).
 #include <algorithm>
 #include <cmath>
 
@@ -12,6 +12,8 @@
 #include "cuda/device/overlap.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/mla_decode.h"
+#include "cuda/sm90/mla_decode.cuh"
+#include "cuda/sm90/mla_widen.cuh"
 #include "cuda/sm90/tensor_map.h"
 #include "cuda/sm90/tma.cuh"
 #include "cuda/sm90/wgmma.cuh"
@@ -19,67 +21,9 @@
 namespace baltoro::cuda::sm90 {
 namespace {
 
-constexpr int kRank = 512;
-constexpr int kSide = 64;
-constexpr int kWidth = kRank + kSide;
-constexpr int kGroup = 128;           // threads of a warpgroup
-constexpr int kThreads = 4 * kGroup;  // loads, scores, channels 0..255, channels 256..511
-constexpr int kTiles = 9;             // of a page; the last is the side key
-constexpr int kValueTiles = 4;        // of a page, a warpgroup
-constexpr int kTileBytes = 64 * 64 * 2;
-constexpr int kRowBytes = 128;
 // Scores (base 2) may exceed the running maximum by this before the sums are rescaled: until then
 // probabilities are just above 1.
 constexpr float kSlack = 8.0f;
-
-// Tiles in shared memory: as many as fit beside the queries of kN heads.
-template <int kN>
-constexpr int kRing = kN >= 48   ? 19
-                      : kN >= 32 ? 22
-                                 : 24;
-
-enum NamedBarrier : int { kScoresBarrier = 1, kValuesBarrier };
-
-template <int kN>
-struct Shared {
-  alignas(1024) unsigned char query[kTiles][kN * kRowBytes];
-  alignas(1024) unsigned char probability[2][kN * kRowBytes];  // [head][key]
-  alignas(1024) unsigned char tile[kRing<kN>][kTileBytes];
-  float largest[kN];
-  float shrink[2][kN];
-  float by_warp[4][kN];
-  int rescales[2];
-  std::uint64_t query_full, query_used;
-  std::uint64_t probability_full[2], probability_used[2];
-  std::uint64_t full[kRing<kN>], used[kRing<kN>];
-};
-static_assert(sizeof(Shared<48>) <= 232448 && sizeof(Shared<32>) <= 232448 &&
-              sizeof(Shared<16>) <= 232448);
-
-struct Decode {
-  CUtensorMap latents;  // [pages * 64, 576]
-  CUtensorMap queries;  // [R * H, 576]
-  SplitPlan plan;
-  const std::int32_t* pages;
-  float* partial;
-  float2* partial_sum;
-  float scale;  // of the scores, times log2(e)
-  int num_heads;
-};
-
-// The tiles of a page in the order of the ring: one of each half in turn, then the side key.
-__device__ __forceinline__ int tile_in_order(int i) { return i == 8 ? 8 : i % 2 * 4 + i / 2; }
-
-// A place in a ring of kSize, and the parity of its phase.
-template <int kSize>
-struct Ring {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ __forceinline__ Ring ahead(int count) const {  // count < kSize
-    const int at = slot + count;
-    return at < kSize ? Ring{at, parity} : Ring{at - kSize, parity ^ 1u};
-  }
-};
 
 __device__ __forceinline__ float exp2_approximate(float x) {
   float y;
@@ -126,17 +70,17 @@ __device__ __forceinline__ int column_of(int i) {
   return i / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
 }
 
-template <int kN>
+template <int kN, bool kFp8>
 struct Scores {
-  Shared<kN>& shared;
+  Shared<kN, kFp8>& shared;
   const Decode& p;
-  float largest = -INFINITY;  // of head threadIdx.x % kGroup, base 2
-  float top[kN / 4];          // the same of the heads column_of(i)
-  float sum[kN / 4];          // of their probabilities, this thread's keys
-  Ring<kRing<kN>> ring;       // at the tiles of the page after the multiplied ones
-  Ring<2> buffer;             // of probability
+  float largest = -INFINITY;   // of head threadIdx.x % kGroup, base 2
+  float top[kN / 4];           // the same of the heads column_of(i)
+  float sum[kN / 4];           // of their probabilities, this thread's keys
+  Ring<kRing<kN, kFp8>> ring;  // at the tiles of the page after the multiplied ones
+  Ring<2> buffer;              // of probability
 
-  __device__ Scores(Shared<kN>& shared_memory, const Decode& params)
+  __device__ Scores(Shared<kN, kFp8>& shared_memory, const Decode& params)
       : shared(shared_memory), p(params) {
     start();
   }
@@ -155,10 +99,10 @@ struct Scores {
   __device__ __forceinline__ void multiply(float (&s)[kN / 2]) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-      const Ring<kRing<kN>> at = ring.ahead(i);
+      const Ring<kRing<kN, kFp8>> at = ring.ahead(i);
       wait(&shared.full[at.slot], at.parity);
       const std::uint64_t a = tile_descriptor(shared_address(shared.tile[at.slot]));
-      const std::uint64_t b = tile_descriptor(shared_address(shared.query[tile_in_order(i)]));
+      const std::uint64_t b = tile_descriptor(shared_address(shared.query[tile_in_order<kFp8>(i)]));
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < 4; ++k) Wgmma<kN>::multiply(s, a + 2 * k, b + 2 * k, i + k > 0);
@@ -222,12 +166,12 @@ struct Scores {
   }
 
   // Rows behind the last key hold anything, and 0 * NaN is NaN. `ring` is behind the page.
-  __device__ void clear_rows(const Ring<kRing<kN>>& page, int valid) {
+  __device__ void clear_rows(const Ring<kRing<kN, kFp8>>& page, int valid) {
     const int per_tile = (64 - valid) * (kRowBytes / 16);
     for (int i = static_cast<int>(threadIdx.x % kGroup); i < per_tile * 2 * kValueTiles;
          i += kGroup) {
-      auto* rows =
-          reinterpret_cast<uint4*>(shared.tile[page.ahead(i / per_tile).slot] + valid * kRowBytes);
+      const int slot = page.ahead(kFirstPlace<kFp8> + i / per_tile).slot;
+      auto* rows = reinterpret_cast<uint4*>(shared.tile[slot] + valid * kRowBytes);
       rows[i % per_tile] = make_uint4(0, 0, 0, 0);
     }
   }
@@ -257,7 +201,7 @@ struct Scores {
 
   // The softmax of a page whose scores^T are in s; `page` is its place in the ring, whose
   // tile of the side key is given back.
-  __device__ __forceinline__ void softmax(float (&s)[kN / 2], const Ring<kRing<kN>>& page,
+  __device__ __forceinline__ void softmax(float (&s)[kN / 2], const Ring<kRing<kN, kFp8>>& page,
                                           int valid) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int warp = static_cast<int>(threadIdx.x % kGroup / 32);
@@ -269,7 +213,7 @@ struct Scores {
       }
     }
     const bool rescales = any_above(s);
-    if (threadIdx.x % kGroup == 0) arrive(&shared.used[page.ahead(kTiles - 1).slot]);
+    if (threadIdx.x % kGroup == 0) arrive(&shared.used[page.ahead(kSidePlace<kFp8>).slot]);
     if (valid < 64) clear_rows(page, valid);
     wait(&shared.probability_used[buffer.slot], buffer.parity ^ 1u);
     if (threadIdx.x % kGroup == 0) shared.rescales[buffer.slot] = rescales ? 1 : 0;
@@ -309,16 +253,16 @@ struct Scores {
   }
 };
 
-template <int kN>
+template <int kN, bool kFp8>
 struct Values {
-  Shared<kN>& shared;
+  Shared<kN, kFp8>& shared;
   const Decode& p;
   int half;  // 0: channels 0..255
-  Ring<kRing<kN>> ring;
+  Ring<kRing<kN, kFp8>> ring;
   Ring<2> buffer;
   float out[kValueTiles][kN / 2];
 
-  __device__ Values(Shared<kN>& shared_memory, const Decode& params, int which)
+  __device__ Values(Shared<kN, kFp8>& shared_memory, const Decode& params, int which)
       : shared(shared_memory), p(params), half(which) {}
 
   __device__ __forceinline__ void clear() {
@@ -348,7 +292,8 @@ struct Values {
   __device__ __forceinline__ void finish_tile() {
     wgmma_wait<kValueTiles - 1 - kTile>();
     group_sync(kValuesBarrier + half, kGroup);
-    if (threadIdx.x % kGroup == 0) arrive(&shared.used[ring.ahead(2 * kTile + half).slot]);
+    if (threadIdx.x % kGroup == 0)
+      arrive(&shared.used[ring.ahead(kFirstPlace<kFp8> + 2 * kTile + half).slot]);
   }
 
   __device__ __forceinline__ void page() {
@@ -357,7 +302,7 @@ struct Values {
     const std::uint64_t b = tile_descriptor(shared_address(shared.probability[buffer.slot]));
 #pragma unroll
     for (int t = 0; t < kValueTiles; ++t) {
-      const Ring<kRing<kN>> at = ring.ahead(2 * t + half);
+      const Ring<kRing<kN, kFp8>> at = ring.ahead(kFirstPlace<kFp8> + 2 * t + half);
       wait(&shared.full[at.slot], at.parity);
       const std::uint64_t a = tile_descriptor(shared_address(shared.tile[at.slot]));
       wgmma_fence();
@@ -412,19 +357,28 @@ __device__ __forceinline__ void for_each_segment(const Decode& p, Visit visit) {
   }
 }
 
+// The queries of a segment, by one thread. `parity`: of the phase that ends when those before are used.
+template <int kN, bool kFp8>
+__device__ __forceinline__ void load_queries(Shared<kN, kFp8>& shared, const Decode& p, int ordinal,
+                                             int first_head, std::uint32_t& parity) {
+  wait(&shared.query_used, parity);
+  parity ^= 1u;
+  arrive_expecting(&shared.query_full, kTiles * kN * kRowBytes);
+  for (int tile = 0; tile < kTiles; ++tile) {
+    copy_tile(shared.query[tile], p.queries, tile * 64, ordinal * p.num_heads + first_head,
+              &shared.query_full);
+  }
+}
+
 // One thread.
 template <int kN>
-__device__ __forceinline__ void run_loads(Shared<kN>& shared, const Decode& p, int first_head) {
-  Ring<kRing<kN>> ring;
+__device__ __forceinline__ void run_loads(Shared<kN, false>& shared, const Decode& p,
+                                          int first_head) {
+  constexpr bool kFp8 = false;
+  Ring<kRing<kN, kFp8>> ring;
   std::uint32_t query_parity = 1;
   for_each_segment(p, [&](const Segment& segment, const SplitRow& row) {
-    wait(&shared.query_used, query_parity);
-    query_parity ^= 1u;
-    arrive_expecting(&shared.query_full, kTiles * kN * kRowBytes);
-    for (int tile = 0; tile < kTiles; ++tile) {
-      copy_tile(shared.query[tile], p.queries, tile * 64,
-                segment.ordinal * p.num_heads + first_head, &shared.query_full);
-    }
+    load_queries(shared, p, segment.ordinal, first_head, query_parity);
     const std::int32_t* pages = p.pages + row.first_page;
     int page_id = pages[segment.begin];
     for (int i = segment.begin; i < segment.end; ++i) {
@@ -432,7 +386,7 @@ __device__ __forceinline__ void run_loads(Shared<kN>& shared, const Decode& p, i
       for (int t = 0; t < kTiles; ++t) {
         wait(&shared.used[ring.slot], ring.parity ^ 1u);
         arrive_expecting(&shared.full[ring.slot], kTileBytes);
-        copy_tile(shared.tile[ring.slot], p.latents, tile_in_order(t) * 64, page_id * 64,
+        copy_tile(shared.tile[ring.slot], p.latents, tile_in_order<kFp8>(t) * 64, page_id * 64,
                   &shared.full[ring.slot]);
         ring = ring.ahead(1);
       }
@@ -442,18 +396,30 @@ __device__ __forceinline__ void run_loads(Shared<kN>& shared, const Decode& p, i
 }
 
 template <int kN>
-__device__ __forceinline__ void run_scores(Shared<kN>& shared, const Decode& p, int first_head) {
-  Scores<kN> scores(shared, p);
+__device__ __forceinline__ void run_widening(Shared<kN, true>& shared, const Decode& p,
+                                             int first_head) {
+  Widening<kN> widening(shared, p);
+  std::uint32_t query_parity = 1;
+  for_each_segment(p, [&](const Segment& segment, const SplitRow& row) {
+    if (threadIdx.x == 0) load_queries(shared, p, segment.ordinal, first_head, query_parity);
+    widening.run(segment, p.pages + row.first_page);
+  });
+}
+
+template <int kN, bool kFp8>
+__device__ __forceinline__ void run_scores(Shared<kN, kFp8>& shared, const Decode& p,
+                                           int first_head) {
+  Scores<kN, kFp8> scores(shared, p);
   std::uint32_t query_parity = 0;
   for_each_segment(p, [&](const Segment& segment, const SplitRow& row) {
     wait(&shared.query_full, query_parity);
     query_parity ^= 1u;
-    const auto finish_page = [&](float(&s)[kN / 2], const Ring<kRing<kN>>& place, int i) {
+    const auto finish_page = [&](float(&s)[kN / 2], const Ring<kRing<kN, kFp8>>& place, int i) {
       scores.softmax(s, place, min(64, row.length - i * 64));
     };
     float s[kN / 2];
     for (int i = segment.begin; i < segment.end; ++i) {
-      const Ring<kRing<kN>> place = scores.ring;
+      const Ring<kRing<kN, kFp8>> place = scores.ring;
       scores.multiply(s);
       wgmma_wait<0>();
       hold(s);
@@ -464,10 +430,10 @@ __device__ __forceinline__ void run_scores(Shared<kN>& shared, const Decode& p, 
   });
 }
 
-template <int kN>
-__device__ __forceinline__ void run_values(Shared<kN>& shared, const Decode& p, int first_head,
-                                           int half) {
-  Values<kN> values(shared, p, half);
+template <int kN, bool kFp8>
+__device__ __forceinline__ void run_values(Shared<kN, kFp8>& shared, const Decode& p,
+                                           int first_head, int half) {
+  Values<kN, kFp8> values(shared, p, half);
   for_each_segment(p, [&](const Segment& segment, const SplitRow&) {
     values.clear();
     for (int i = segment.begin; i < segment.end; ++i) values.page();
@@ -475,26 +441,29 @@ __device__ __forceinline__ void run_values(Shared<kN>& shared, const Decode& p, 
   });
 }
 
-template <int kN>
-__device__ void init_barriers(Shared<kN>& shared) {
+template <int kN, bool kFp8>
+__device__ void init_barriers(Shared<kN, kFp8>& shared) {
   barrier_init(&shared.query_full, 1);
   barrier_init(&shared.query_used, 1);
   for (int i = 0; i < 2; ++i) {
     barrier_init(&shared.probability_full[i], 1);
     barrier_init(&shared.probability_used[i], 2);
   }
-  for (int i = 0; i < kRing<kN>; ++i) {
+  for (int i = 0; i < kRing<kN, kFp8>; ++i) {
     barrier_init(&shared.full[i], 1);
     barrier_init(&shared.used[i], 1);
+  }
+  if constexpr (kFp8) {
+    for (std::uint64_t& full : shared.CodeTiles<kCodePairs<kN>>::full) barrier_init(&full, 1);
   }
   barrier_init_fence();
 }
 
-template <int kN>
+template <int kN, bool kFp8>
 __global__ void __launch_bounds__(kThreads, 1) decode_kernel(const __grid_constant__ Decode p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<Shared<kN>*>(memory);
+  auto& shared = *reinterpret_cast<Shared<kN, kFp8>*>(memory);
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
   start_next_kernel();
@@ -502,8 +471,13 @@ __global__ void __launch_bounds__(kThreads, 1) decode_kernel(const __grid_consta
   const int first_head = static_cast<int>(blockIdx.y) * kN;
   const int group = static_cast<int>(threadIdx.x / kGroup);
   if (group == 0) {
-    give_registers<40>();
-    if (threadIdx.x == 0) run_loads(shared, p, first_head);
+    if constexpr (kFp8) {
+      give_registers<56>();
+      run_widening(shared, p, first_head);
+    } else {
+      give_registers<40>();
+      if (threadIdx.x == 0) run_loads(shared, p, first_head);
+    }
   } else if (group == 1) {
     take_registers<152>();
     run_scores(shared, p, first_head);
@@ -529,7 +503,7 @@ HeadSplit head_split(std::int64_t heads) {
 bool serves_mla_decode(const Context& context, const MlaArgs& args) {
   const MlaShape& shape = args.shape;
   return context.device.is_hopper() && shape.kind == MlaKind::kLatent && shape.kv_rank == kRank &&
-         shape.rope_dim == kSide && args.cache.dtype == DType::kBf16 &&
+         shape.rope_dim == kSide && context.activation == DType::kBf16 &&
          args.kv_b.format == WeightFormat::kBf16;
 }
 
@@ -539,8 +513,17 @@ std::int32_t mla_decode_blocks(const Context& context, const MlaArgs& args) {
 
 void mla_decode_segments(Context& context, const MlaArgs& args, const DecodeBuffers& buffers) {
   const HeadSplit split = head_split(args.shape.num_heads);
+  const bool fp8 = args.cache.dtype == DType::kE4m3;
   Decode p{};
-  p.latents = tile_map(args.cache.data, args.cache.num_pages * kBlockTokens, kWidth, kWidth, 64);
+  if (fp8) {
+    const auto* first = static_cast<const unsigned char*>(args.cache.data);
+    const std::int64_t pages = args.cache.num_pages;
+    p.latents = page_map(first, PageOf::kBytes, kRank, pages, kFp8Page.bytes());
+    p.sides = page_map(first + kFp8Page.side_at(0), PageOf::kBf16, kSide, pages, kFp8Page.bytes());
+    p.scales = first + kFp8Page.scale_at(0);
+  } else {
+    p.latents = tile_map(args.cache.data, args.cache.num_pages * kBlockTokens, kWidth, kWidth, 64);
+  }
   p.queries = tile_map(buffers.queries, buffers.plan.num_rows * args.shape.num_heads, kWidth,
                        kWidth, split.heads);
   p.plan = buffers.plan;
@@ -561,9 +544,13 @@ void mla_decode_segments(Context& context, const MlaArgs& args, const DecodeBuff
             .near_y = split.blocks == 2 ? 2u : 1u},
            kernel, p);
   };
-  if (split.heads == 16) return run(decode_kernel<16>, sizeof(Shared<16>));
-  if (split.heads == 32) return run(decode_kernel<32>, sizeof(Shared<32>));
-  run(decode_kernel<48>, sizeof(Shared<48>));
+  const auto run_with = [&](auto fp8_latents) {
+    constexpr bool kFp8 = decltype(fp8_latents)::value;
+    if (split.heads == 16) return run(decode_kernel<16, kFp8>, sizeof(Shared<16, kFp8>));
+    if (split.heads == 32) return run(decode_kernel<32, kFp8>, sizeof(Shared<32, kFp8>));
+    run(decode_kernel<48, kFp8>, sizeof(Shared<48, kFp8>));
+  };
+  fp8 ? run_with(std::true_type()) : run_with(std::false_type());
 }
 
 }  // namespace baltoro::cuda::sm90

@@ -1,17 +1,19 @@
-// Expanded MLA prefill on Hopper: keys and values of a group of heads are raised from the cached
-// latents into scratch memory, then flash attention: two warpgroups of 64 query rows each walk the
+// Expanded MLA prefill on Hopper: latents in fp8 are widened, then keys and values of a group of heads
+// are raised from the latents into scratch memory, then flash attention: two warpgroups of 64 query rows each walk the
 // keys in tiles of 128, a warp copies ahead. A row's bits depend on its own keys alone, walked from
 // position 0, so that they do not change with the split of a prompt or with neighbours.
 #include <algorithm>
 #include <cmath>
 
 #include "cuda/device/activation.cuh"
+#include "cuda/device/e4m3_pairs.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/mla_parts.h"
 #include "cuda/mla_prefill.h"
 #include "cuda/sm90/tensor_map.h"
 #include "cuda/sm90/tma.cuh"
 #include "cuda/sm90/wgmma.cuh"
+#include "ops/latent_page.h"
 
 namespace baltoro::cuda::sm90 {
 namespace {
@@ -77,7 +79,8 @@ struct Prefill {
   int num_prompts;
   int num_tiles;
   const std::int32_t* pages;
-  const bf16* cache;
+  const bf16* cache;  // pages of the whole cache, or those of the prompts in order, widened
+  bool widened;
   bf16* key_rows;
   bf16* value_rows;
   std::int64_t tokens;  // of all prompts, each padded to pairs of pages
@@ -87,6 +90,34 @@ struct Prefill {
   int first_head;  // of those at once
   float scale;     // times log2(e)
 };
+
+constexpr int kWidenThreads = 256;
+
+// One block: one page of a prompt from fp8 into `to`, [pairs, 2 kPage, kWidth]. Rows behind the last
+// hold anything, as they do in the cache.
+__global__ void __launch_bounds__(kWidenThreads)
+    widen_kernel(Prefill p, const unsigned char* cache, LatentPage layout, bf16* to) {
+  const int pair = static_cast<int>(blockIdx.x) / 2;
+  const Prompt prompt =
+      p.prompts[prompt_of(p.num_prompts, pair, [&](int i) { return p.prompts[i].first_pair; })];
+  const int page = static_cast<int>(blockIdx.x) - 2 * prompt.first_pair;
+  if (page >= prompt.num_pages) return;
+  const unsigned char* from = cache + p.pages[prompt.first_page + page] * layout.bytes();
+  bf16* const rows = to + static_cast<std::int64_t>(blockIdx.x) * kPage * kWidth;
+  constexpr int kVectors = kWidth / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < kPage * kVectors; i += kWidenThreads) {
+    const int token = i / kVectors;
+    const int c = i % kVectors * 8;
+    uint4 eight;
+    if (c < kRank) {
+      const auto codes = *reinterpret_cast<const uint2*>(from + layout.codes_at(token) + c);
+      eight = widen_e4m3(codes, e4m3_multiplier(from[layout.scale_at(token)]));
+    } else {
+      eight = *reinterpret_cast<const uint4*>(from + layout.side_at(token) + (c - kRank) * 2);
+    }
+    *reinterpret_cast<uint4*>(rows + token * kWidth + c) = eight;
+  }
+}
 
 constexpr int kExpandStages = 4;
 constexpr int kExpandSteps = kRank / 64;
@@ -135,8 +166,10 @@ __global__ void __launch_bounds__(kThreads, 1) expand_kernel(const __grid_consta
   const Prompt prompt =
       p.prompts[prompt_of(p.num_prompts, pair, [&](int i) { return p.prompts[i].first_pair; })];
   const int first_page = 2 * (pair - prompt.first_pair);
-  const std::int32_t* pages = p.pages + prompt.first_page;
-  const int page[2] = {pages[first_page], pages[min(first_page + 1, prompt.num_pages - 1)]};
+  const auto page_at = [&](int i) {
+    return p.widened ? 2 * prompt.first_pair + i : p.pages[prompt.first_page + i];
+  };
+  const int page[2] = {page_at(first_page), page_at(min(first_page + 1, prompt.num_pages - 1))};
   // Keys behind the last are zero: 0 * NaN is NaN.
   const auto valid = static_cast<int>(
       min(static_cast<std::int64_t>(kTileKeys),
@@ -489,7 +522,7 @@ bool serves_mla_prefill(const Context& context, const MlaArgs& args) {
   const MlaShape& shape = args.shape;
   return context.device.is_hopper() && shape.kind == MlaKind::kLatent && shape.kv_rank == kRank &&
          shape.rope_dim == kSide && shape.nope_dim == kNope && shape.v_head_dim == kValue &&
-         args.cache.dtype == DType::kBf16 && args.kv_b.format == WeightFormat::kBf16 &&
+         context.activation == DType::kBf16 && args.kv_b.format == WeightFormat::kBf16 &&
          !args.rope_theta;
 }
 
@@ -500,17 +533,21 @@ void mla_prefill(Context& context, const MlaArgs& args) {
   const std::int64_t tokens = static_cast<std::int64_t>(counts.pairs) * kTileKeys;
   const std::int64_t at_once =
       std::clamp<std::int64_t>(kExpandedBytes / (tokens * (kKey + kValue) * 2), 1, heads);
+  const bool widens = args.cache.dtype == DType::kE4m3;
   Scratch& scratch = context.scratch;
   scratch.begin(aligned_kv_b_bytes(args) + Scratch::bytes_of<Prompt>(counts.prompts) +
                 Scratch::bytes_of<bf16>(at_once * tokens * kKey) +
-                Scratch::bytes_of<bf16>(at_once * tokens * kValue));
+                Scratch::bytes_of<bf16>(at_once * tokens * kValue) +
+                Scratch::bytes_of<bf16>(widens ? tokens * kWidth : 0));
   auto* prompts = scratch.take<Prompt>(counts.prompts);
   Prefill p{};
   p.prompts = prompts;
   p.num_prompts = counts.prompts;
   p.num_tiles = counts.tiles;
   p.pages = batch.pages;
-  p.cache = static_cast<const bf16*>(args.cache.data);
+  p.widened = widens;
+  bf16* const wide = widens ? scratch.take<bf16>(tokens * kWidth) : nullptr;
+  p.cache = widens ? wide : static_cast<const bf16*>(args.cache.data);
   p.key_rows = scratch.take<bf16>(at_once * tokens * kKey);
   p.value_rows = scratch.take<bf16>(at_once * tokens * kValue);
   p.tokens = tokens;
@@ -518,7 +555,8 @@ void mla_prefill(Context& context, const MlaArgs& args) {
   p.out = static_cast<bf16*>(args.out.data);
   p.num_heads = static_cast<int>(heads);
   p.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(kKey)));
-  p.latents = tile_map(args.cache.data, args.cache.num_pages * kPage, kWidth, kWidth, kPage);
+  p.latents =
+      tile_map(p.cache, widens ? tokens : args.cache.num_pages * kPage, kWidth, kWidth, kPage);
   p.weights =
       tile_map(aligned_kv_b(context, args).data, args.kv_b.rows, kRank, kRank, kNope + kValue);
   p.queries = tile_map(args.q.data, args.q.rows(), heads * kKey, heads * kKey, kTileRows);
@@ -526,6 +564,12 @@ void mla_prefill(Context& context, const MlaArgs& args) {
   p.values = tile_map(p.value_rows, at_once * tokens, kValue, kValue, kTileKeys);
   launch({"mla_prefill: list the prompts", 1, 1, 0, context.stream}, list_prompts_kernel, batch,
          prompts);
+  if (widens) {
+    launch({"mla_prefill: widen the latents", static_cast<unsigned>(2 * counts.pairs),
+            kWidenThreads, 0, context.stream},
+           widen_kernel, p, static_cast<const unsigned char*>(args.cache.data),
+           LatentPage(args.shape), wide);
+  }
   for (std::int64_t head = 0; head < heads; head += at_once) {
     const auto group = static_cast<unsigned>(std::min(at_once, heads - head));
     p.first_head = static_cast<int>(head);

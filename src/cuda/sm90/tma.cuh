@@ -64,6 +64,15 @@ __device__ __forceinline__ void copy_tile(void* to, const CUtensorMap& map, std:
       "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y)
       : "memory");
 }
+// The same of a map of pages.
+__device__ __forceinline__ void copy_page_tile(void* to, const CUtensorMap& map, std::int32_t x,
+                                               std::int32_t page, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+      "%4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(0), "r"(page)
+      : "memory");
+}
 // All threads of all blocks of the cluster, in one step or in two.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");

@@ -143,7 +143,7 @@ void add_saturated_kda_cases(std::vector<OpCase>& list) {
   add("softplus from none to strong", std::nullopt, std::nullopt, 1);
 }
 
-void add_mla_cases(std::vector<OpCase>& list) {
+void add_mla_cases(std::vector<OpCase>& list, bool fp8_latents = false) {
   const auto add = [&](const char* name, const MlaShape& shape, std::vector<SequenceCase> batch,
                        std::optional<float> theta = {}, bool gate = true) {
     MlaCase spec;
@@ -152,7 +152,8 @@ void add_mla_cases(std::vector<OpCase>& list) {
     spec.batch = std::move(batch);
     spec.rope_theta = theta;
     spec.gate = gate;
-    list.push_back(make_case(spec));
+    spec.fp8_latents = fp8_latents;
+    if (!fp8_latents || shape.kind != MlaKind::kGqa) list.push_back(make_case(spec));
   };
   const MlaShape latent{MlaKind::kLatent, 3, 0, 16, 8, 12, 24};
   const MlaShape odd{MlaKind::kLatent, 2, 0, 5, 3, 7, 9};
@@ -174,6 +175,7 @@ void add_mla_cases(std::vector<OpCase>& list) {
   f32.shape = latent;
   f32.batch = {{70, 0, kPrompt, false}, {1, 64, kGenerated, false}};
   f32.format = WeightFormat::kF32;
+  f32.fp8_latents = fp8_latents;
   list.push_back(make_case(f32));
 }
 
@@ -209,6 +211,12 @@ std::vector<OpCase> bf16_state_cases() {
       {{100, 0, kPrompt, true}, {1, 63, kGenerated, false}, {3, 130, kGenerated, false}});
   add("decode", {2, 16, 16, 4, false},
       {{1, 64, kGenerated, false}, {1, 1, kGenerated, false}, {5, 300, kGenerated, false}});
+  return list;
+}
+
+std::vector<OpCase> fp8_latent_cases() {
+  std::vector<OpCase> list;
+  add_mla_cases(list, true);
   return list;
 }
 

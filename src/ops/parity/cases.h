@@ -56,6 +56,9 @@ std::vector<OpCase> bf16_state_cases();
 // expert_mlp with rows of fp8, for backends that serve them.
 std::vector<OpCase> fp8_expert_cases();
 
+// mla with latents in fp8, for backends that serve them.
+std::vector<OpCase> fp8_latent_cases();
+
 // Some forty larger cases in the shapes of the released models, for benchmarks.
 std::vector<OpCase> bench_cases();
 
@@ -161,7 +164,8 @@ struct MlaCase {
   std::optional<float> rope_theta;
   bool gate = true;
   WeightFormat format = WeightFormat::kBf16;
-  float query_scale = 2;  // of the random queries
+  float query_scale = 2;     // of the random queries
+  bool fp8_latents = false;  // the op is then "mla, fp8 latents"
   std::uint64_t seed = 1;
 };
 // As two calls, mla_prefill and then mla_decode, over the one batch.

@@ -32,13 +32,16 @@ Agreement compare_values(const std::vector<float>& reference, const std::vector<
   return result;
 }
 
-Tolerance op_tolerance(const std::string& op, Activations activations) {
+Tolerance op_tolerance(const std::string& op, Activations activations, const std::string& output) {
   if (op == "embed") return {0, 1 - 1e-12};
   // Differences of summation order; measured on the case list: 1e-6 for kda_mix, 4e-7 elsewhere.
   // The head and the router are never rounded.
   const bool rounds_state = op == "kda_mix, bf16 state";
   const bool rounds_rows = op == "expert_mlp, fp8 rows";
-  const bool exact = !rounds_state && !rounds_rows &&
+  const bool rounds_latents = op == "mla, fp8 latents";
+  // A latent beside a rounding point of fp8 moves by one code, at most 2^-3 of a row's largest value.
+  if (rounds_latents && output == "cache") return {0x1p-3, 1 - 1e-5};
+  const bool exact = !rounds_state && !rounds_rows && !rounds_latents &&
                      (activations == Activations::kF32 || op == "head" || op == "route");
   if (exact) return {op == "kda_mix" ? 1e-5 : 4e-6, 1 - 1e-10};
   // One step of bf16 is 2^-7 of the largest value; a sum that falls on the other side of a rounding
@@ -60,9 +63,9 @@ std::string check_parity(const OpCase& op_case, Backend& reference, Backend& can
   actual.run();
   const std::vector<OpOutput> a = expected.outputs();
   const std::vector<OpOutput> b = actual.outputs();
-  const Tolerance limit = op_tolerance(op_case.op, reference.activations());
   std::string faults;
   for (std::size_t i = 0; i < a.size(); ++i) {
+    const Tolerance limit = op_tolerance(op_case.op, reference.activations(), a[i].name);
     const Agreement seen = compare_values(a[i].values, b[i].values);
     const bool within = seen.max_rel <= limit.max_rel && seen.cosine >= limit.min_cosine;
     if (within && seen.non_finite_mismatches == 0) continue;

@@ -25,7 +25,8 @@ struct Tolerance {
   double max_rel;
   double min_cosine;
 };
-Tolerance op_tolerance(const std::string& op, Activations activations);
+Tolerance op_tolerance(const std::string& op, Activations activations,
+                       const std::string& output = "out");
 
 // Runs the case on both backends, which have the same Activations, and compares every output, the
 // guards and the inputs. Empty when all agree, else what is wrong, one line per fault.

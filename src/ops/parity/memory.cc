@@ -134,6 +134,20 @@ void* OpMemory::cache(const std::string& name, const std::vector<float>& values)
   return place_values(name, values, backend_.cache_dtype(), false);
 }
 
+void* OpMemory::latents(const std::string& name, const std::vector<float>& values,
+                        const LatentPage& layout) {
+  const auto width = static_cast<std::size_t>(layout.rank + layout.side);
+  const auto rows = static_cast<std::int64_t>(values.size() / width);
+  std::vector<std::byte> pages(static_cast<std::size_t>(rows / kBlockTokens * layout.bytes()));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    write_latent(layout, pages.data() + row / kBlockTokens * layout.bytes(), row % kBlockTokens,
+                 std::span(values).subspan(static_cast<std::size_t>(row) * width, width));
+  }
+  void* const placed = place(name, pages.data(), pages.size(), {DType::kE4m3, false, 0});
+  regions_.back().latents = layout;
+  return placed;
+}
+
 WeightView OpMemory::weight(std::uint64_t seed, const std::string& name, WeightFormat format,
                             std::int64_t rows, std::int64_t cols, float gain) {
   WeightView view{nullptr, nullptr, format, rows, cols};
@@ -170,26 +184,39 @@ std::vector<std::byte> OpMemory::download(const Region& region) {
   return image;
 }
 
+std::vector<float> OpMemory::read(const Region& region, const std::byte* data) {
+  std::vector<float> values;
+  if (region.latents) {
+    const auto page_bytes = static_cast<std::size_t>(region.latents->bytes());
+    for (std::size_t at = 0; at < region.bytes; at += page_bytes) {
+      for (std::int64_t token = 0; token < kBlockTokens; ++token) {
+        const std::vector<float> row = read_latent(*region.latents, data + at, token);
+        values.insert(values.end(), row.begin(), row.end());
+      }
+    }
+    return values;
+  }
+  for (std::size_t at = 0; at < region.bytes; at += dtype_bytes(region.dtype)) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, data + at, dtype_bytes(region.dtype));
+    if (region.dtype == DType::kBf16) {
+      values.push_back(bf16_to_f32(static_cast<std::uint16_t>(word)));
+    } else if (region.dtype == DType::kI32) {
+      values.push_back(static_cast<float>(static_cast<std::int32_t>(word)));
+    } else {
+      values.push_back(std::bit_cast<float>(word));
+    }
+  }
+  return values;
+}
+
 std::vector<OpOutput> OpMemory::outputs() {
   backend_.synchronize();
   std::vector<OpOutput> outputs;
   for (const Region& region : regions_) {
     if (region.is_input) continue;
     const std::vector<std::byte> image = download(region);
-    const std::byte* data = image.data() + region.offset;
-    OpOutput output{region.name, {}};
-    for (std::size_t at = 0; at < region.bytes; at += dtype_bytes(region.dtype)) {
-      std::uint32_t word = 0;
-      std::memcpy(&word, data + at, dtype_bytes(region.dtype));
-      if (region.dtype == DType::kBf16) {
-        output.values.push_back(bf16_to_f32(static_cast<std::uint16_t>(word)));
-      } else if (region.dtype == DType::kI32) {
-        output.values.push_back(static_cast<float>(static_cast<std::int32_t>(word)));
-      } else {
-        output.values.push_back(std::bit_cast<float>(word));
-      }
-    }
-    outputs.push_back(std::move(output));
+    outputs.push_back({region.name, read(region, image.data() + region.offset)});
   }
   return outputs;
 }

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "core/tensor_view.h"
 #include "ops/backend.h"
+#include "ops/latent_page.h"
 
 namespace baltoro {
 
@@ -42,6 +43,9 @@ class OpMemory {
   float* state_f32(const std::string& name, const std::vector<float>& values);
   std::int32_t* state_i32(const std::string& name, const std::vector<std::int32_t>& values);
   void* cache(const std::string& name, const std::vector<float>& values);
+  // A cache of kE4m3 that holds these rows; outputs() gives what can be read of it.
+  void* latents(const std::string& name, const std::vector<float>& values,
+                const LatentPage& layout);
   // A random weight, uniform in about [-gain, gain) / sqrt(cols) * 1.7. Data start off the
   // alignment of a vector, data of grouped formats at an odd byte, as in a checkpoint; after
   // align_weights() at a multiple of 64 bytes.
@@ -63,6 +67,7 @@ class OpMemory {
     std::size_t bytes;
     DType dtype;
     bool is_input;
+    std::optional<LatentPage> latents = {};
   };
   struct Placement {
     DType dtype;
@@ -74,6 +79,7 @@ class OpMemory {
                      bool is_input);
   std::vector<float> rounded(std::vector<float> values) const;
   std::vector<std::byte> download(const Region& region);
+  static std::vector<float> read(const Region& region, const std::byte* data);
 
   Backend& backend_;
   bool align_weights_ = false;

@@ -146,7 +146,7 @@ KdaMixArgs kda_args(OpMemory& memory, const KdaCase& spec, const BatchStorage& b
   return args;
 }
 
-MlaArgs mla_args(OpMemory& memory, const MlaCase& spec, const BatchStorage& batch) {
+MlaArgs mla_args(OpMemory& memory, const MlaCase& spec, const BatchStorage& batch, DType dtype) {
   const MlaShape& shape = spec.shape;
   const std::int64_t rows = batch.view().num_rows();
   const auto input = [&](const char* name, std::int64_t cols, float scale) {
@@ -170,7 +170,10 @@ MlaArgs mla_args(OpMemory& memory, const MlaCase& spec, const BatchStorage& batc
   const std::int64_t values = shape.num_heads * shape.v_head_dim;
   if (spec.gate) args.gate = input("gate", values, 2);
   const std::vector<float> cache = cache_values(batch, shape.cache_width(), spec.seed);
-  args.cache = {memory.cache("cache", cache), DType::kF32, batch.num_pages};
+  args.cache.num_pages = batch.num_pages;
+  args.cache.dtype = dtype;
+  args.cache.data = spec.fp8_latents ? memory.latents("cache", cache, LatentPage(shape))
+                                     : memory.cache("cache", cache);
   args.out = memory.output("out", rows, values);
   return args;
 }
@@ -185,17 +188,20 @@ Cost kda_cost(const KdaCase& spec, DType dtype) {
   return cost;
 }
 
+DType cache_dtype(const MlaCase& spec, const Backend& backend) {
+  return spec.fp8_latents ? DType::kE4m3 : backend.cache_dtype();
+}
+
 Cost mla_cost(const MlaCase& spec, const Backend& backend) {
+  const DType dtype = backend.activation_dtype(), cache = cache_dtype(spec, backend);
   Cost cost;
   for (const SequenceCase& c : spec.batch) {
     Cost one;
     if (c.origin == Origin::kPrompt) {
-      one = mla_prefill_cost(spec.shape, c.rows, c.start_pos, backend.activation_dtype(),
-                             backend.cache_dtype());
+      one = mla_prefill_cost(spec.shape, c.rows, c.start_pos, dtype, cache);
     } else {
       for (std::int64_t t = 0; t < c.rows; ++t) {
-        one += mla_decode_cost(spec.shape, c.start_pos + t, backend.activation_dtype(),
-                               backend.cache_dtype());
+        one += mla_decode_cost(spec.shape, c.start_pos + t, dtype, cache);
       }
     }
     if (cost.weight_bytes > 0) one.weight_bytes = 0;
@@ -224,9 +230,8 @@ OpCase make_case(const MlaCase& spec) {
   const auto prepare = [spec](Backend& backend) {
     auto memory = std::make_unique<OpMemory>(backend);
     const auto batch = std::make_shared<const BatchStorage>(spec.batch);
-    MlaArgs args = mla_args(*memory, spec, *batch);
+    MlaArgs args = mla_args(*memory, spec, *batch, cache_dtype(spec, backend));
     args.batch = batch->view();
-    args.cache.dtype = backend.cache_dtype();
     return PreparedOp(
         std::move(memory),
         [&backend, batch, args] {
@@ -235,7 +240,8 @@ OpCase make_case(const MlaCase& spec) {
         },
         mla_cost(spec, backend));
   };
-  return {"mla", spec.name + " " + batch_name(spec.batch), prepare};
+  const char* op = spec.fp8_latents ? "mla, fp8 latents" : "mla";
+  return {op, spec.name + " " + batch_name(spec.batch), prepare};
 }
 
 }  // namespace baltoro

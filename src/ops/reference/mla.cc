@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/latent_page.h"
 #include "ops/reference/matrix.h"
 #include "ops/reference/mix_norm.h"
 
@@ -12,13 +13,18 @@ namespace {
 // The rows of one sequence in the paged cache.
 class PagedRows {
  public:
-  PagedRows(const MlaCache& cache, std::span<const std::int32_t> pages, std::int64_t width)
-      : cache_(cache), pages_(pages), width_(width) {}
+  PagedRows(const MlaCache& cache, std::span<const std::int32_t> pages, const MlaShape& shape)
+      : cache_(cache), pages_(pages), width_(shape.cache_width()), latents_(shape) {}
 
   void write(std::int64_t position, std::span<const double> row) const {
+    const std::vector<float> values(row.begin(), row.end());
+    if (cache_.dtype == DType::kE4m3) {
+      write_latent(latents_, page(position), position % kBlockTokens, values);
+      return;
+    }
     const std::int64_t at = offset(position);
     for (std::int64_t c = 0; c < width_; ++c) {
-      const auto value = static_cast<float>(row[static_cast<std::size_t>(c)]);
+      const float value = values[static_cast<std::size_t>(c)];
       if (cache_.dtype == DType::kBf16) {
         static_cast<std::uint16_t*>(cache_.data)[at + c] = f32_to_bf16(value);
       } else {
@@ -32,6 +38,11 @@ class PagedRows {
     std::vector<double> rows;
     rows.reserve(static_cast<std::size_t>(count * width_));
     for (std::int64_t position = 0; position < count; ++position) {
+      if (cache_.dtype == DType::kE4m3) {
+        const auto row = read_latent(latents_, page(position), position % kBlockTokens);
+        rows.insert(rows.end(), row.begin(), row.end());
+        continue;
+      }
       const std::int64_t at = offset(position);
       for (std::int64_t c = 0; c < width_; ++c) rows.push_back(value_at(at + c));
     }
@@ -39,9 +50,14 @@ class PagedRows {
   }
 
  private:
+  std::int64_t page_index(std::int64_t position) const {
+    return pages_[static_cast<std::size_t>(position / kBlockTokens)];
+  }
+  std::byte* page(std::int64_t position) const {
+    return static_cast<std::byte*>(cache_.data) + page_index(position) * latents_.bytes();
+  }
   std::int64_t offset(std::int64_t position) const {
-    const std::int64_t page = pages_[static_cast<std::size_t>(position / kBlockTokens)];
-    return (page * kBlockTokens + position % kBlockTokens) * width_;
+    return (page_index(position) * kBlockTokens + position % kBlockTokens) * width_;
   }
   double value_at(std::int64_t at) const {
     if (cache_.dtype == DType::kBf16) {
@@ -53,6 +69,7 @@ class PagedRows {
   const MlaCache& cache_;
   std::span<const std::int32_t> pages_;
   std::int64_t width_;
+  LatentPage latents_;  // of a cache of kE4m3
 };
 
 class SequenceAttention {
@@ -62,7 +79,7 @@ class SequenceAttention {
       : args_(args), shape_(args.shape), sequence_(sequence), kv_b_(kv_b), round_(round) {}
 
   void run() {
-    const PagedRows pages(args_.cache, sequence_.pages, shape_.cache_width());
+    const PagedRows pages(args_.cache, sequence_.pages, shape_);
     for (std::int64_t t = 0; t < sequence_.num_rows; ++t) {
       pages.write(sequence_.start_pos + t, new_cache_row(t));
     }
