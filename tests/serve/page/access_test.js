@@ -93,7 +93,7 @@ for (const colorScheme of ['light', 'dark']) {
       await page.getByText('so it is').waitFor();
       await checkAccess(page, 'thinking');
       await page.click('#send');
-      await page.getByText('Stopped.').waitFor();
+      await page.locator('#main').getByText('Stopped.').waitFor();
       await page.click('#open-settings');
       await page.fill('#setting-seed', 'x');
       await checkAccess(page, 'settings');

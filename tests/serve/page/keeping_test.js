@@ -125,7 +125,7 @@ test('a stopped thought is sent back as it was', async () => {
   await page.getByText('let me').waitFor();
   assert.notEqual(await page.locator('.thinking').getAttribute('open'), null);
   await page.keyboard.press('Escape');
-  await page.getByText('Stopped.').waitFor();
+  await page.locator('#main').getByText('Stopped.').waitFor();
   await ask(page, 'second');
   await answered(page, 2);
   const sent = await page.evaluate(() => globalThis.sent[1]);
@@ -220,10 +220,12 @@ test('a server that is gone or loading says so', async () => {
     }
   });
   const {page} = opened;
-  await page.getByText('The server cannot be reached.').waitFor();
+  // The announcer says the same.
+  const connection = page.locator('#connection-text');
+  await connection.getByText('The server cannot be reached.').waitFor();
   phase = 'loading';
   await page.getByRole('button', {name: 'Try again'}).click();
-  await page.getByText('The model is loading: 43 %.').waitFor();
+  await connection.getByText('The model is loading: 43 %.').waitFor();
   phase = 'ready';
   await page.waitForFunction(() => document.getElementById('model').textContent === 'story');
   assert.equal(await page.locator('#connection').isVisible(), false);
