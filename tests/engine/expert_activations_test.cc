@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 
+#include "engine/option_effect.h"
 #include "engine/sessions.h"
 #include "io/test_files.h"
 
@@ -24,10 +23,6 @@ std::shared_ptr<Engine> load(ExpertActivations expert_activations, const char* m
                                        .max_batch_rows = 64});
 }
 
-std::vector<float> logits_of(const Session& session) {
-  return {session.logits().begin(), session.logits().end()};
-}
-
 TEST(ExpertActivationsOption, MovesLogitsALittle) {
   const auto read = [](ExpertActivations expert_activations) {
     Session session = load(expert_activations)->new_session();
@@ -36,23 +31,16 @@ TEST(ExpertActivationsOption, MovesLogitsALittle) {
     return logits_of(session);
   };
   const std::vector<float> x = read(ExpertActivations::kSame), y = read(ExpertActivations::kFp8);
-  double error = 0, power = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(x[i] - y[i]), 2);
-    power += std::pow(static_cast<double>(x[i]), 2);
-  }
-  EXPECT_GT(std::sqrt(error / power), 1e-4);
-  EXPECT_LT(std::sqrt(error / power), 0.2);
+  const double error = logits_error(x, y);
+  EXPECT_GT(error, 1e-4);
+  EXPECT_LT(error, 0.2);
 }
 
 TEST(ExpertActivationsOption, CutsOfThePromptDoNotChangeABit) {
   const auto engine = load(ExpertActivations::kFp8);
   const std::vector<TokenId> ids = prompt(100);
   const auto read = [&](std::size_t chunk) {
-    Session session = engine->new_session();
-    for (std::size_t begin = 0; begin < ids.size(); begin += chunk) {
-      session.prefill(std::span(ids).subspan(begin, std::min(chunk, ids.size() - begin)));
-    }
+    Session session = read_in_pieces(engine, ids, chunk);
     return logits_of(session);
   };
   EXPECT_EQ(read(1000), read(27));

@@ -2,10 +2,9 @@
 // prompt, and no way into an engine that keeps them otherwise.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 
+#include "engine/option_effect.h"
 #include "engine/sessions.h"
 #include "io/test_files.h"
 
@@ -19,10 +18,6 @@ std::shared_ptr<Engine> load(KdaState state, const char* device = "reference") {
                                       .max_batch_rows = 64});
 }
 
-std::vector<float> logits_of(const Session& session) {
-  return {session.logits().begin(), session.logits().end()};
-}
-
 TEST(KdaStateOption, HalvesTheStateAndMovesLogitsALittle) {
   const auto exact = load(KdaState::kF32), half = load(KdaState::kBf16);
   EXPECT_LT(half->info().state_bytes, exact->info().state_bytes);
@@ -34,23 +29,16 @@ TEST(KdaStateOption, HalvesTheStateAndMovesLogitsALittle) {
     b.decode(static_cast<TokenId>(i));
   }
   const std::vector<float> x = logits_of(a), y = logits_of(b);
-  double error = 0, power = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    error += std::pow(static_cast<double>(x[i] - y[i]), 2);
-    power += std::pow(static_cast<double>(x[i]), 2);
-  }
+  const double error = logits_error(x, y);
   EXPECT_GT(error, 0);
-  EXPECT_LT(std::sqrt(error / power), 2e-2);
+  EXPECT_LT(error, 2e-2);
 }
 
 TEST(KdaStateOption, CutsOfThePromptDoNotChangeABit) {
   const auto engine = load(KdaState::kBf16);
   const std::vector<TokenId> ids = prompt(150);
   const auto read = [&](std::size_t chunk) {
-    Session session = engine->new_session();
-    for (std::size_t begin = 0; begin < ids.size(); begin += chunk) {
-      session.prefill(std::span(ids).subspan(begin, std::min(chunk, ids.size() - begin)));
-    }
+    Session session = read_in_pieces(engine, ids, chunk);
     session.decode(7);
     return logits_of(session);
   };
