@@ -120,6 +120,18 @@ const std::vector<std::int32_t>& SessionAccess::pages(const Session& session) {
   return session.impl_->timeline->pages;
 }
 
+Session SessionAccess::copy(const Session& session) {
+  Session own = session.fork();
+  const std::lock_guard lock(own.impl_->engine->impl_->mutex);
+  own.impl_->timeline->own_pages(0, own.position());
+  return own;
+}
+
+void SessionAccess::repeat_past(Session& session, std::int64_t position) {
+  const std::lock_guard lock(session.impl_->engine->impl_->mutex);
+  session.impl_->timeline->repeat_past(position);
+}
+
 void SessionAccess::reserve(Engine& engine, std::int64_t slots, std::int64_t pages) {
   Engine::Impl& impl = *engine.impl_;
   const std::lock_guard lock(impl.mutex);

@@ -38,6 +38,12 @@ struct SessionAccess {
   // Bytes of its own: slots, tokens, logits; not the pages, which it may share.
   static std::uint64_t own_bytes(const Session& session);
   static const std::vector<std::int32_t>& pages(const Session& session);
+  // A fork that shares no memory with the session.
+  static Session copy(const Session& session);
+  // Lengthens the past to `position` tokens by repeating it: cached pages know no position (NoPE),
+  // KDA states stay as they are. For benchmarks, where only the sizes count. Both positions are
+  // multiples of kBlockTokens, the present one not 0. Throws Error{kOutOfMemory}.
+  static void repeat_past(Session& session, std::int64_t position);
   // Makes room in memory of the host, which costs nothing until it is used, so that later growth
   // copies nothing. Does nothing on a device, or where there is not so much.
   static void reserve(Engine& engine, std::int64_t slots, std::int64_t pages);

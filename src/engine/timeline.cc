@@ -100,6 +100,17 @@ void Timeline::own_pages(std::int64_t begin, std::int64_t end) {
   }
 }
 
+void Timeline::repeat_past(std::int64_t to) {
+  const std::size_t period = tokens.size();
+  tokens.reserve(static_cast<std::size_t>(to) + kTokenReserve);
+  own_pages(position(), to);
+  for (std::size_t i = period / kBlockTokens; i < pages.size(); ++i) {
+    pool_.state().copy_page(pages[i], pages[i - period / kBlockTokens]);
+  }
+  while (position() < to) tokens.push_back(tokens[tokens.size() - period]);
+  restart_pos = to;
+}
+
 void Timeline::note_prompt_rows(std::int64_t begin, std::int64_t end) {
   const std::int64_t boundary = end / kBlockTokens * kBlockTokens;
   if (boundary > begin) restart_pos = boundary;

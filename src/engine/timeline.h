@@ -42,6 +42,8 @@ class Timeline {
   void close_prompt();
   // Makes pages for positions [begin, end) that belong to this timeline alone.
   void own_pages(std::int64_t begin, std::int64_t end);
+  // SessionAccess::repeat_past().
+  void repeat_past(std::int64_t to);
   // A pass has computed prompt rows [begin, end): the boundary slot may have moved.
   void note_prompt_rows(std::int64_t begin, std::int64_t end);
   // Takes a boundary slot, content unspecified, where there is none yet.

@@ -1,12 +1,19 @@
 #include "measure/forward_batch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 
+#include "engine/session_impl.h"
 #include "measure/random_tokens.h"
+#include "ops/batch.h"
 
 namespace baltoro {
 namespace {
+
+// Tokens that are read before a batch stands at its depth; beyond, what was read is copied.
+constexpr std::int64_t kReadByAll = 65'536;
+constexpr std::int64_t kReadByFirst = 16'384;
 
 // Streams of random tokens.
 std::uint64_t past_of(std::size_t sequence) { return 2 * sequence; }
@@ -16,10 +23,17 @@ std::uint64_t next_of(std::size_t sequence) { return 2 * sequence + 1; }
 
 ForwardBatch::ForwardBatch(Engine& engine, std::int64_t size, std::int64_t depth)
     : engine_(engine) {
+  const bool all_read = size * depth <= kReadByAll || depth % kBlockTokens != 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
+    if (i > 0 && !all_read) {
+      sessions_.push_back(SessionAccess::copy(sessions_.front()));
+      continue;
+    }
     sessions_.push_back(engine.new_session());
     if (depth == 0) continue;
-    sessions_.back().prefill(random_tokens(engine.info().vocab_size, depth, past_of(i)));
+    const std::int64_t read = all_read ? depth : std::min(depth, kReadByFirst);
+    sessions_.back().prefill(random_tokens(engine.info().vocab_size, read, past_of(i)));
+    if (read < depth) SessionAccess::repeat_past(sessions_.back(), depth);
   }
 }
 

@@ -10,7 +10,9 @@
 namespace baltoro {
 
 // The sequences share no memory but the weights. Tokens are random, the same in every run; a decode
-// feeds them as generated ones and samples nothing. Every call starts again at the depth.
+// feeds them as generated ones and samples nothing. Every call starts again at the depth. A past of
+// more than 65,536 tokens of all sequences together is not read: the first reads at most 16,384,
+// whose cache repeats, and the others are copies of it. Sizes count, not what is said.
 class ForwardBatch {
  public:
   // Throws as Session::prefill.
