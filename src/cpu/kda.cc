@@ -1,4 +1,5 @@
-// The KDA mixer on the CPU: one task a head of a sequence, which walks its rows in time order.
+// The KDA mixer on the CPU: a task is a head of a sequence. Prompts walk their rows in time order, head
+// by head; generated rows take a few heads at a time (kda_step.h).
 #include "ops/kda.h"
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 
 #include "core/error.h"
 #include "cpu/kda_chunk.h"
+#include "cpu/kda_head.h"
+#include "cpu/kda_step.h"
 
 namespace baltoro::cpu {
 namespace {
@@ -15,12 +18,11 @@ void copy(float* to, const float* from, std::int64_t count) {
   if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-struct KdaWork {
+struct KdaPromptWork {
   KdaShape shape;
   KdaChunkWork chunk;
   KdaRows rows;
   float* out = nullptr;            // [block, Dv]
-  float* step = nullptr;           // [2 Dk]
   float* q_taps = nullptr;         // [W, Dk], so that the conv runs along the channels
   float* k_taps = nullptr;         // [W, Dk]
   float* v_taps = nullptr;         // [W, Dv]
@@ -37,7 +39,6 @@ struct KdaWork {
     rows.decay = carver.floats(kBlockTokens * dk);
     rows.beta = carver.floats(kBlockTokens);
     out = carver.floats(kBlockTokens * dv);
-    step = carver.floats(2 * dk);
     q_taps = carver.floats(width * dk);
     k_taps = carver.floats(width * dk);
     v_taps = carver.floats(width * dv);
@@ -55,19 +56,18 @@ struct ConvPart {
   const float* taps;  // [W, channels]
 };
 
+// A head of a prompt.
 class KdaHead {
  public:
   KdaHead(const Context& context, const KdaMixArgs& args, const SequenceRows& sequence,
-          std::int64_t head, const float* state_ahead, const KdaWork& work)
+          std::int64_t head, const KdaPromptWork& work)
       : context_(context),
         leaf_(context.leaf),
         args_(args),
         shape_(args.shape),
         sequence_(sequence),
         head_(head),
-        state_ahead_(state_ahead),
         work_(work),
-        prompt_(sequence.origin == Origin::kPrompt),
         rate_(std::exp(args.a_log[head])) {
     const std::int64_t dk = shape_.head_dim_k, dv = shape_.head_dim_v, width = shape_.conv_width;
     const std::int64_t keys = shape_.key_channels();
@@ -89,7 +89,7 @@ class KdaHead {
       const std::int64_t block_end = ((start + begin) / kBlockTokens + 1) * kBlockTokens - start;
       const std::int64_t end = std::min(sequence_.num_rows, block_end);
       mix_block(begin, end - begin, live);
-      if (prompt_ && end == last_boundary && sequence_.boundary_slot >= 0) {
+      if (end == last_boundary && sequence_.boundary_slot >= 0) {
         copy(state(sequence_.boundary_slot), live, shape_.head_dim_k * shape_.head_dim_v);
         store_history(end, sequence_.boundary_slot);
       }
@@ -127,25 +127,11 @@ class KdaHead {
     leaf_.conv_silu(work_.window, p.taps, shape_.conv_width, p.channels, out, context_.round);
   }
 
-  // L2 norm over the head; the prompt form rounds it.
+  // L2 norm over the head, which this form rounds.
   void normalize(float* x) const {
     const std::int64_t dk = shape_.head_dim_k;
-    leaf_.scale(x, 1.0f / std::sqrt(leaf_.sum_squares(x, dk) + kL2NormEps), dk);
-    if (prompt_ && context_.round) leaf_.round_bf16(x, dk);
-  }
-
-  void decays(std::int64_t t, float* out) const {
-    const std::int64_t dk = shape_.head_dim_k;
-    const std::int64_t count = shape_.decay_per_head ? 1 : dk;
-    const float* logits = args_.decay_logits.f32() +
-                          (sequence_.first_row + t) * shape_.decay_channels() + head_ * count;
-    const float* bias = args_.dt_bias + head_ * count;
-    if (args_.gate_lower_bound) {
-      leaf_.decay_bounded(logits, bias, count, rate_, *args_.gate_lower_bound, out);
-    } else {
-      leaf_.decay_softplus(logits, bias, count, rate_, out);
-    }
-    if (shape_.decay_per_head) std::fill_n(out, dk, out[0]);
+    leaf_.l2_normalize(x, dk, kL2NormEps, 1.0f);
+    if (context_.round) leaf_.round_bf16(x, dk);
   }
 
   void prepare(std::int64_t begin, std::int64_t count) const {
@@ -160,50 +146,21 @@ class KdaHead {
       normalize(rows.q + i * dk);
       normalize(rows.k + i * dk);
       leaf_.scale(rows.q + i * dk, q_scale, dk);
-      decays(t, rows.decay + i * dk);
+      kda_decays(context_, args_, sequence_.first_row + t, head_, rate_, rows.decay + i * dk);
       rows.beta[i] = args_.beta_logits.f32()[(sequence_.first_row + t) * shape_.num_heads + head_];
     }
     leaf_.sigmoid(rows.beta, count, rows.beta);
   }
 
-  void step(std::int64_t i, float* live) const {
-    const std::int64_t dk = shape_.head_dim_k, dv = shape_.head_dim_v;
-    KdaStepArgs args;
-    args.state = live;
-    args.dk = dk;
-    args.dv = dv;
-    args.decay = work_.rows.decay + i * dk;
-    args.q = work_.rows.q + i * dk;
-    args.k = work_.rows.k + i * dk;
-    args.v = work_.rows.v + i * dv;
-    args.beta = work_.rows.beta[i];
-    args.out = work_.out + i * dv;
-    args.scratch = work_.step;
-    args.ahead = state_ahead_;
-    leaf_.kda_step(args);
-  }
-
-  // round(o), output norm and gate.
-  void finish(std::int64_t t, float* o) const {
-    const std::int64_t dv = shape_.head_dim_v;
-    const std::int64_t at = (sequence_.first_row + t) * shape_.value_channels() + head_ * dv;
-    if (context_.round) leaf_.round_bf16(o, dv);
-    const float mean = leaf_.sum_squares(o, dv) / static_cast<float>(dv);
-    const float* gate = args_.gate ? args_.gate.f32() + at : nullptr;
-    leaf_.norm_gate(o, 1.0f / std::sqrt(mean + args_.norm_eps), args_.o_norm, gate, dv,
-                    args_.out.f32() + at, context_.round);
-  }
-
   void mix_block(std::int64_t begin, std::int64_t count, float* live) const {
     prepare(begin, count);
-    if (prompt_) {
-      KdaRows rows = work_.rows;
-      rows.count = count;
-      kda_chunk(context_, rows, live, work_.out, work_.chunk);
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) step(i, live);
+    KdaRows rows = work_.rows;
+    rows.count = count;
+    kda_chunk(context_, rows, live, work_.out, work_.chunk);
+    for (std::int64_t i = 0; i < count; ++i) {
+      kda_finish(context_, args_, sequence_.first_row + begin + i, head_,
+                 work_.out + i * shape_.head_dim_v);
     }
-    for (std::int64_t i = 0; i < count; ++i) finish(begin + i, work_.out + i * shape_.head_dim_v);
   }
 
   // The conv inputs of the W - 1 rows before row `end`, oldest first. In place, a source is never
@@ -224,20 +181,10 @@ class KdaHead {
   const KdaShape& shape_;
   const SequenceRows& sequence_;
   std::int64_t head_;
-  const float* state_ahead_;  // that the next task will need
-  const KdaWork& work_;
-  bool prompt_;
+  const KdaPromptWork& work_;
   float rate_;
   ConvPart q_{}, k_{}, v_{};
 };
-
-// The state of a task: of a head of a sequence.
-const float* task_state(const KdaMixArgs& args, std::int64_t task) {
-  const KdaShape& shape = args.shape;
-  const auto sequence = static_cast<std::size_t>(task / shape.num_heads);
-  return args.pool.f32() + args.batch.sequences[sequence].state_slot * shape.state_elements() +
-         task % shape.num_heads * shape.head_dim_k * shape.head_dim_v;
-}
 
 }  // namespace
 
@@ -245,26 +192,33 @@ void kda_mix(Context& context, const KdaMixArgs& args) {
   if (args.pool.dtype != DType::kF32) {
     fail(ErrorCode::kUnsupported, "kda_mix: the CPU keeps KDA states in f32; use --kda-state f32");
   }
-  KdaWork shape;
-  shape.shape = args.shape;
-  context.scratch.reserve_workers(shape);
+  KdaPromptWork prompt;
+  prompt.shape = args.shape;
+  const KdaStepWork steps(args.shape);
+  context.scratch.reserve_workers(prompt);
+  context.scratch.reserve_workers(steps);
   const std::int64_t heads = args.shape.num_heads;
   const auto sequences = static_cast<std::int64_t>(args.batch.sequences.size());
   const std::int64_t tasks = sequences * heads;
   const auto body = [&](std::int64_t begin, std::int64_t end, int worker) {
-    const KdaWork work = context.scratch.worker(shape, worker);
-    for (std::int64_t task = begin; task < end; ++task) {
-      const auto sequence = static_cast<std::size_t>(task / heads);
-      const float* ahead = task + 1 < end ? task_state(args, task + 1) : nullptr;
-      KdaHead(context, args, args.batch.sequences[sequence], task % heads, ahead, work).run();
+    for (std::int64_t task = begin; task < end;) {
+      const SequenceRows& sequence = args.batch.sequences[static_cast<std::size_t>(task / heads)];
+      const std::int64_t head = task % heads;
+      if (sequence.origin == Origin::kPrompt) {
+        KdaHead(context, args, sequence, head, context.scratch.worker(prompt, worker)).run();
+        ++task;
+      } else {
+        const std::int64_t count = std::min({end - task, heads - head, kStepHeads});
+        kda_steps(context, args, sequence, head, count, context.scratch.worker(steps, worker));
+        task += count;
+      }
     }
   };
   // Generated rows: half of a worker's heads at a time, so that the state of a head stays in the caches
-  // of one core unless that core is far behind, and nobody asks for a state that another is updating.
-  // Prompts differ in length and are taken head by head.
-  const bool steps = args.batch.num_rows() == sequences;
+  // of one core unless that core is far behind. Prompts differ in length and are taken head by head.
+  const bool generated = args.batch.num_rows() == sequences;
   const std::int64_t halves = 2 * std::int64_t{context.pool.size()};
-  context.pool.parallel_for(tasks, steps ? (tasks + halves - 1) / halves : 1, body);
+  context.pool.parallel_for(tasks, generated ? (tasks + halves - 1) / halves : 1, body);
 }
 
 }  // namespace baltoro::cpu

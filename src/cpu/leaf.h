@@ -97,6 +97,18 @@ struct KdaDecayArgs {
   float* running = nullptr;  // [Dk], in and out
 };
 
+// The short convolution of one token, and its history moved on by a row:
+//   out = round(silu(taps[c, W-1] x[c] + sum_j taps[c, j] history[j, c])), j from 0 on, x last
+struct ConvStepArgs {
+  const float* x = nullptr;  // [n]
+  float* history = nullptr;  // [W - 1] rows of n, oldest first
+  std::int64_t history_stride = 0;
+  const float* taps = nullptr;  // [n, W]
+  std::int64_t width = 0, n = 0;
+  float* out = nullptr;  // [n]
+  bool round = false;
+};
+
 // out[c, r] = in[r, c]
 struct TransposeArgs {
   const float* in = nullptr;
@@ -118,8 +130,6 @@ struct KdaStepArgs {
   float beta = 0;
   float* out = nullptr;      // [Dv]
   float* scratch = nullptr;  // [2 Dk]
-  // A state of the same shape that is needed next, which is asked for meanwhile; may be null.
-  const float* ahead = nullptr;
 };
 
 // Decayed inner products inside one tile of n rows: for i >= j, with d(i, j) the product of the
@@ -198,6 +208,9 @@ struct LeafTable {
   // out = round(silu(sum_j taps[j, c] rows[j][c])), j in order.
   void (*conv_silu)(const float* const* rows, const float* taps, std::int64_t width, std::int64_t n,
                     float* out, bool round);
+  void (*conv_step)(const ConvStepArgs& args);
+  // x = x / sqrt(x . x + eps), then times `factor`.
+  void (*l2_normalize)(float* x, std::int64_t n, float eps, float factor);
   // out = exp(lower_bound * sigmoid(rate * (x + bias)))
   void (*decay_bounded)(const float* x, const float* bias, std::int64_t n, float rate,
                         float lower_bound, float* out);

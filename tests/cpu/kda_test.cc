@@ -162,6 +162,31 @@ TEST_P(CpuKda, MixedBatchEqualsSoloManyTimes) {
   }
 }
 
+// More heads than are taken side by side, in groups that begin elsewhere with each number of threads; a
+// convolution of each width; several rows in a call.
+TEST_P(CpuKda, GroupsOfHeadsOfGeneratedRows) {
+  for (const std::int64_t width : {1, 3, 4}) {
+    KdaShape shape = small_shape();
+    shape.num_heads = 21;
+    shape.conv_width = width;
+    const KdaProblem problem(shape, -5.0f, 3);
+    const auto reference = make_reference_backend(Activations::kF32);
+    const Result expected = run_from_zero(*reference, problem, 3, Origin::kGenerated);
+    const Result one =
+        run_from_zero(*backend(Activations::kF32, 1), problem, 3, Origin::kGenerated);
+    EXPECT_LE(relative_error(expected.out, one.out), 1e-5);
+    EXPECT_LE(relative_error(expected.state, one.state), 1e-5);
+    EXPECT_TRUE(same_bits(expected.conv, one.conv));
+    for (const int threads : {2, 3}) {
+      const Result other =
+          run_from_zero(*backend(Activations::kF32, threads), problem, 3, Origin::kGenerated);
+      EXPECT_TRUE(same_bits(one.out, other.out));
+      EXPECT_TRUE(same_bits(one.state, other.state));
+      EXPECT_TRUE(same_bits(one.conv, other.conv));
+    }
+  }
+}
+
 TEST_P(CpuKda, UnevenLengthsLeaveOtherSlotsAlone) {
   const auto cpu = backend();
   const KdaProblem problem(small_shape(), std::nullopt, 70);

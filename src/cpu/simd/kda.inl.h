@@ -9,38 +9,27 @@ struct KdaStepShared {
   const float* decayed_k;
   const float* decayed_q;
   Vec overlap;
-  const float* ahead;
 };
-
-// Asks for one half of what the state ahead has in row d at C Vecs of columns. A whole row in one
-// of the two passes is slower than none (measured): the lines that the pass itself needs wait.
-template <int C>
-inline void ask_ahead(const KdaStepArgs& s, const KdaStepShared& shared, std::int64_t d,
-                      std::int64_t j, int half) {
-  constexpr int kFloats = C * kLanes / 2, kLineFloats = 16;
-  if constexpr (kFloats >= kLineFloats) {
-    const float* from = shared.ahead + d * s.dv + j + half * kFloats;
-    for (int i = 0; i < kFloats; i += kLineFloats) __builtin_prefetch(from + i, 0, 2);
-  }
-}
 
 // C Vecs of value columns from j on; one Vec may have n lanes:
 //   predicted = S^T (decay k);  delta = beta (v - predicted);  S <- decay S + k delta^T
 //   out = (new S)^T q = S^T (decay q) + (k . q) delta
-// so that one pass reads the old state for both products and the second, which finds it in L1,
-// updates it.
+// so that one pass reads the old state for both products and the second, which finds it in L2,
+// updates it. What the loops read is in variables of their own: a store to the state might else have
+// changed it, and would have it read again.
 template <int C>
 inline void kda_columns(const KdaStepArgs& s, const KdaStepShared& shared, std::int64_t j,
                         int lanes) {
   const int n = C > 1 ? kLanes : lanes;
+  const std::int64_t dk = s.dk, dv = s.dv;
+  const float *const decayed_k = shared.decayed_k, *const decayed_q = shared.decayed_q;
   Vec predicted[C], out[C], delta[C];
   for (int c = 0; c < C; ++c) predicted[c] = out[c] = zero();
   const float* read = s.state + j;
-  for (std::int64_t d = 0; d < s.dk; ++d, read += s.dv) {
-    const Vec k = broadcast(shared.decayed_k[d]), q = broadcast(shared.decayed_q[d]);
-    ask_ahead<C>(s, shared, d, j, 0);
+  for (std::int64_t d = 0; d < dk; ++d, read += dv) {
+    const Vec k = broadcast(decayed_k[d]), q = broadcast(decayed_q[d]);
     for (int c = 0; c < C; ++c) {
-      const Vec old = get(read + c * kLanes, n);
+      const Vec old = in_register(get(read + c * kLanes, n));
       predicted[c] = fma(k, old, predicted[c]);
       out[c] = fma(q, old, out[c]);
     }
@@ -49,10 +38,10 @@ inline void kda_columns(const KdaStepArgs& s, const KdaStepShared& shared, std::
     delta[c] = broadcast(s.beta) * (get(s.v + j + c * kLanes, n) - predicted[c]);
     put(s.out + j + c * kLanes, fma(shared.overlap, delta[c], out[c]), n);
   }
+  const float *const decays = s.decay, *const keys = s.k;
   float* row = s.state + j;
-  for (std::int64_t d = 0; d < s.dk; ++d, row += s.dv) {
-    const Vec decay = broadcast(s.decay[d]), k = broadcast(s.k[d]);
-    ask_ahead<C>(s, shared, d, j, 1);
+  for (std::int64_t d = 0; d < dk; ++d, row += dv) {
+    const Vec decay = broadcast(decays[d]), k = broadcast(keys[d]);
     for (int c = 0; c < C; ++c) {
       put(row + c * kLanes, fma(k, delta[c], decay * get(row + c * kLanes, n)), n);
     }
@@ -69,8 +58,7 @@ void kda_step(const KdaStepArgs& s) {
     put(decayed_q + d, decay * q, c);
     overlap = fma(k, q, overlap);
   });
-  const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap)),
-                             s.ahead != nullptr ? s.ahead : s.state};
+  const KdaStepShared shared{decayed_k, decayed_q, broadcast(sum(overlap))};
   // Half of the registers; with 16 lanes a head of 128 is then read in the order of memory, and one of
   // 64 by the half of that.
   constexpr int kWide = kLanes / 2, kHalf = kWide > 1 ? kWide / 2 : 1;

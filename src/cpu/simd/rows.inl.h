@@ -168,6 +168,40 @@ void conv_silu(const float* const* rows, const float* taps, std::int64_t width, 
     put(out + i, rounded(y * sigmoid(y), round), c);
   });
 }
+// One Vec of channels from i on, of the released width.
+inline void conv_step_of_four(const ConvStepArgs& a, std::int64_t i) {
+  float* const oldest = a.history + i;
+  float* const middle = oldest + a.history_stride;
+  float* const newest = middle + a.history_stride;
+  const Vec rows[] = {load(oldest), load(middle), load(newest), load(a.x + i)};
+  Vec taps[4];
+  deinterleave4(a.taps + 4 * i, taps);
+  store(oldest, rows[1]);
+  store(middle, rows[2]);
+  store(newest, rows[3]);
+  Vec y = zero();
+  for (int j = 0; j < 4; ++j) y = fma(taps[j], rows[j], y);
+  store(a.out + i, rounded(y * sigmoid(y), a.round));
+}
+void conv_step(const ConvStepArgs& args) {
+  const ConvStepArgs a = args;
+  for_vecs(a.n, [&](std::int64_t i, int c) {
+    if (a.width == 4 && c == kLanes) return conv_step_of_four(a, i);
+    float* const history = a.history + i;
+    Vec y = zero();
+    for (std::int64_t j = 0; j < a.width; ++j) {
+      const Vec row = get(j + 1 < a.width ? history + j * a.history_stride : a.x + i, c);
+      y = fma(load_strided(a.taps + i * a.width + j, a.width, c), row, y);
+      if (j > 0) put(history + (j - 1) * a.history_stride, row, c);
+    }
+    put(a.out + i, rounded(y * sigmoid(y), a.round), c);
+  });
+}
+void l2_normalize(float* x, std::int64_t n, float eps, float factor) {
+  const Vec length = broadcast(1.0f / __builtin_sqrtf(sum_squares(x, n) + eps));
+  for_vecs(
+      n, [&](std::int64_t i, int c) { put(x + i, get(x + i, c) * length * broadcast(factor), c); });
+}
 void decay_bounded(const float* x, const float* bias, std::int64_t n, float rate, float lower_bound,
                    float* out) {
   for_vecs(n, [&](std::int64_t i, int c) {

@@ -34,6 +34,8 @@ constexpr LeafTable make_table(const char* name, void (*bf16_rows)(const MatmulA
       .exp_sum = exp_sum,
       .transpose_taps = transpose_taps,
       .conv_silu = conv_silu,
+      .conv_step = conv_step,
+      .l2_normalize = l2_normalize,
       .decay_bounded = decay_bounded,
       .decay_softplus = decay_softplus,
       .decay_row = decay_row,

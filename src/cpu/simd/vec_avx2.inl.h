@@ -15,6 +15,11 @@ inline Vec broadcast(float x) { return {_mm256_set1_ps(x)}; }
 inline Vec zero() { return {_mm256_setzero_ps()}; }
 inline Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
 inline void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
+// A value of several uses, loaded once: without stores between them gcc repeats the load for each.
+inline Vec in_register(Vec a) {
+  __asm__("" : "+x"(a.v));
+  return a;
+}
 inline __m256i lane_mask(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }

@@ -15,6 +15,11 @@ inline Vec broadcast(float x) { return {_mm512_set1_ps(x)}; }
 inline Vec zero() { return {_mm512_setzero_ps()}; }
 inline Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
+// A value of several uses, loaded once: without stores between them gcc repeats the load for each.
+inline Vec in_register(Vec a) {
+  __asm__("" : "+v"(a.v));
+  return a;
+}
 inline __mmask16 lane_mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 // n values, `stride` floats apart, zero beyond.
 inline Vec load_strided(const float* p, std::int64_t stride, int n) {

@@ -19,6 +19,8 @@ inline void store(float* p, Vec a) {
   vst1q_f32(p, a.lo);
   vst1q_f32(p + 4, a.hi);
 }
+// A value of several uses, loaded once. Its loads are instructions of their own anyway.
+inline Vec in_register(Vec a) { return a; }
 // n values, `stride` floats apart, zero beyond.
 inline Vec load_strided(const float* p, std::int64_t stride, int n) {
   float lanes[Vec::kLanes] = {};

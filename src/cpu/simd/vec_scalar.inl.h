@@ -30,6 +30,8 @@ inline Vec load(const float* p) {
   __builtin_memcpy(&r, p, sizeof(r));
   return r;
 }
+// A value of several uses, loaded once; here the compiler decides.
+inline Vec in_register(Vec a) { return a; }
 // n values, `stride` floats apart, zero beyond.
 inline Vec load_strided(const float* p, std::int64_t stride, int n) {
   return make_vec([&](int i) { return i < n ? p[i * stride] : 0.0f; });
