@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "baltoro/draw.h"
 #include "baltoro/error.h"
 #include "baltoro/memory_plan.h"
-#include "baltoro/top_logits.h"
 #include "baltoro/types.h"
 
 namespace baltoro {
@@ -111,8 +111,11 @@ struct BatchItem {
   std::vector<float>* all_logits = nullptr;
   // Whether session->logits() are to be those of the last token; if not, it has none afterwards.
   bool last_logits = true;
-  // Not null, with last_logits: of the last token's logits the most likely alone are looked at.
-  const TopLogitsRequest* top = nullptr;
+  // Not null, with last_logits: the next token is drawn in the pass, and the session then has no
+  // logits. Where `drawn` stays empty the draw was not decided, for it hung on the last digits of a sum
+  // or on more tokens than are looked at, and the session has its logits as without a request.
+  const DrawRequest* draw = nullptr;
+  std::optional<DrawnToken> drawn = std::nullopt;
   // Set where this item alone failed; neighbours are unaffected. After kNonFinite, a row that is not
   // finite, its session refuses further use; after kOutOfMemory, no memory for its state, the
   // session is as it was.

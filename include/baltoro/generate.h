@@ -58,7 +58,8 @@ struct Generation {
 SamplingParams default_sampling(const GenerationDefaults& defaults);
 
 // Generates from session.logits() on. Every chosen token but the last is decoded, so that the
-// session ends one token short of prompt + ids: feed ids.back() to continue. The random choice of a
+// session ends one token short of prompt + ids: feed ids.back() to continue. On a GPU tokens may be
+// drawn there, and the session then ends without logits. The random choice of a
 // token depends on (seed, position, logits) and, with penalties, on the tokens before it; what the
 // session holds is the prompt. Without a tokenizer there is no text. `on_token` is called once a
 // token; false ends the generation. Throws Error{kUsage} for bad options, and as Sampler::choose

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "baltoro/constraint.h"
-#include "baltoro/top_logits.h"
+#include "baltoro/draw.h"
 #include "baltoro/types.h"
 
 namespace baltoro {
@@ -70,14 +70,10 @@ class Sampler {
   // the bias or the prompt is not in the vocabulary.
   Choice choose(std::span<const float> logits, std::uint64_t step);
 
-  // Whether the most likely tokens mostly decide: no penalties, bias, constraint or alternatives to
-  // report, and greedy or with a filter.
-  bool decides_by_top() const;
-  // The token that choose() would choose from the whole row, and its log probability within 1e-6;
-  // nothing where these tokens do not decide it. For decides_by_top() and `top` without the banned.
-  std::optional<Choice> choose(const TopLogits& top, std::uint64_t step);
-  std::span<const TokenId> banned() const noexcept { return banned_; }
-  float temperature() const noexcept { return params_.temperature; }
+  // For a pass to draw the token that choose() would choose at this step, with its log probability
+  // within 1e-6. Nothing where more than the row decides or is wanted: penalties, bias, constraint,
+  // alternatives to report, a top-k above 256. Views the sampler.
+  std::optional<DrawRequest> draw_request(std::uint64_t step) const;
 
  private:
   bool penalizes() const;
@@ -89,7 +85,6 @@ class Sampler {
   TokenId draw(std::span<const float> logits, float max, double total, std::uint64_t step);
   TokenId draw_from_all(double left) const;
   double random_part(std::uint64_t step) const;  // in [0, 1)
-  bool filter_top(const TopLogits& top);
   void report(std::span<const float> logits, float max, double norm, TokenId best, Choice& choice);
 
   SamplingParams params_;

@@ -42,7 +42,7 @@ class Session {
   void decode(TokenId token);
 
   // f32 logits [vocab_size] after the last token. Throws Error{kUsage} where there are none: on an
-  // empty session, or behind tokens that were read without (BatchItem::last_logits).
+  // empty session, or behind tokens that were computed without (BatchItem::last_logits, draw).
   std::span<const float> logits() const;
 
   std::int64_t position() const noexcept;  // tokens so far
@@ -55,7 +55,7 @@ class Session {
   // another engine's.
   void rewind(const Snapshot& snapshot);
 
-  // Writes the whole timeline. Throws Error{kIo}.
+  // Writes the whole timeline, with its logits where it has them. Throws Error{kIo}.
   void save(const std::filesystem::path& file) const;
   // Reads it back, in any process with the same model, activation type and backend kind.
   // Throws Error{kBadModel} where the fingerprint, the checksum or the format does not fit.

@@ -33,9 +33,6 @@ enum class Origin : std::uint8_t {
   kGenerated,  // chosen by the model: recurrent KDA, absorbed MLA
 };
 
-// How many of the most likely tokens are looked at in place of all logits (top_logits.h).
-inline constexpr std::size_t kTopLogits = 256;
-
 // kCopy reads weights into 64-byte aligned memory of huge pages at load; kMap reads them through
 // the page cache where they lie in the file; kAuto copies what fits into the memory
 // limit and maps the rest (memory_plan.h).

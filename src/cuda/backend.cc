@@ -91,6 +91,7 @@ class CudaBackend final : public Backend {
     select();
     // What the recorded ops read of the batch is staged before they are recorded or repeated.
     stage_.ints(batch.token_ids);
+    if (!batch.draws.empty()) stage_.draws(batch.draws);
     const cuda::DeviceBatch staged = stage_.batch(batch);
     graphs_.run(batch, staged, ops);
   }
@@ -106,28 +107,25 @@ class CudaBackend final : public Backend {
   void expert_mlp(const ExpertMlpArgs& args) override { cuda::expert_mlp(context_, args); }
 
   void head(const HeadArgs& args) override {
-    const std::size_t bytes =
-        args.rows.size() * static_cast<std::size_t>(args.weight.rows) * sizeof(float);
+    const std::size_t bytes = logit_bytes(args.rows.size(), args.weight);
     if (bytes == 0) return;
-    const HeadArgs on_device = head_on_device(args);
+    HeadArgs on_device = args;
+    on_device.logits = logits(args.rows.size(), args.weight);
+    if (args.bad != nullptr) {
+      on_device.bad = reinterpret_cast<std::int32_t*>(on_device.logits + bytes / sizeof(float));
+    }
+    cuda::head(context_, on_device);
     copy_in_order(args.logits, on_device.logits, bytes);
     if (args.bad != nullptr) {
       copy_in_order(args.bad, on_device.bad, args.rows.size() * sizeof(std::int32_t));
     }
     synchronize();
   }
-  void head_top(const HeadTopArgs& args) override {
-    const std::size_t rows = args.rows.size();
-    const HeadArgs on_device =
-        head_on_device({.x = args.x, .rows = args.rows, .weight = args.weight});
-    if (top_.bytes() < rows * sizeof(TopRow)) {
-      top_ = cuda::device_buffer(rows * sizeof(TopRow), "the most likely tokens");
-    }
-    auto* const top = static_cast<TopRow*>(top_.data());
-    cuda::top_logits(context_, on_device.logits, args.weight.rows, args, top);
-    copy_in_order(args.top, top, rows * sizeof(TopRow));
-    copy_in_order(args.bad, on_device.bad, rows * sizeof(std::int32_t));
-    synchronize();
+  void head_draw(const HeadDrawArgs& args) override {
+    float* const on_device = logits(args.rows.size(), args.weight);
+    cuda::head(context_,
+               {.x = args.x, .rows = args.rows, .weight = args.weight, .logits = on_device});
+    cuda::draw(context_, on_device, args.weight.rows, args.draws, args.drawn);
   }
   void fetch_logits(std::size_t index, std::span<float> to) override {
     copy_in_order(to.data(), logits_.f32() + index * to.size(), to.size_bytes());
@@ -135,17 +133,18 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  // The arguments with logits and marks in device memory, where they are in order on the stream.
-  HeadArgs head_on_device(const HeadArgs& args) {
+  static std::size_t logit_bytes(std::size_t rows, const WeightView& weight) {
+    return rows * static_cast<std::size_t>(weight.rows) * sizeof(float);
+  }
+  // Device memory for the logits of so many rows, and behind them a mark for each.
+  float* logits(std::size_t rows, const WeightView& weight) {
     select();
-    const std::size_t values = args.rows.size() * static_cast<std::size_t>(args.weight.rows);
-    const std::size_t bytes = values * sizeof(float) + args.rows.size() * sizeof(std::int32_t);
-    if (logits_.bytes() < bytes) logits_ = cuda::device_buffer(bytes, "logits");
-    HeadArgs on_device = args;
-    on_device.logits = logits_.f32();
-    on_device.bad = static_cast<std::int32_t*>(logits_.data()) + values;
-    cuda::head(context_, on_device);
-    return on_device;
+    const std::size_t bytes = logit_bytes(rows, weight) + rows * sizeof(std::int32_t);
+    if (logits_.bytes() < bytes) {
+      graphs_.forget();
+      logits_ = cuda::device_buffer(bytes, "logits");
+    }
+    return logits_.f32();
   }
   // The runtime's current device belongs to the thread, and any thread may call.
   void select() const { cuda::check(cudaSetDevice(device_.index), "select the device"); }
@@ -162,7 +161,6 @@ class CudaBackend final : public Backend {
   Buffer arrived_;
   cuda::Context context_;
   Buffer logits_;  // of the last head
-  Buffer top_;
 };
 
 }  // namespace

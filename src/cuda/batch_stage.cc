@@ -116,4 +116,10 @@ const std::int32_t* BatchStage::ints(std::span<const std::int32_t> values) {
   return at<std::int32_t>(upload(ints_, packed_), 0);
 }
 
+const Draw* BatchStage::draws(std::span<const Draw> draws) {
+  packed_.clear();
+  append(packed_, draws);
+  return at<Draw>(upload(draws_, packed_), 0);
+}
+
 }  // namespace baltoro::cuda

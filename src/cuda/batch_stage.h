@@ -11,6 +11,7 @@
 #include "core/buffer.h"
 #include "cuda/handle.h"
 #include "ops/batch.h"
+#include "ops/draw.h"
 
 namespace baltoro::cuda {
 
@@ -57,6 +58,7 @@ class BatchStage {
   DeviceBatch batch(const BatchView& batch);
   // A list of integers in device memory, such as token ids.
   const std::int32_t* ints(std::span<const std::int32_t> values);
+  const Draw* draws(std::span<const Draw> draws);
 
  private:
   // Device memory and the content that it holds.
@@ -70,6 +72,7 @@ class BatchStage {
   std::vector<std::byte> packed_;
   Region batch_;
   Region ints_;
+  Region draws_;
 };
 
 }  // namespace baltoro::cuda

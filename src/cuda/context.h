@@ -3,6 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+#include <span>
+
 #include "cuda/batch_stage.h"
 #include "cuda/cublaslt.h"
 #include "cuda/device_info.h"
@@ -36,10 +39,10 @@ void mla_decode(Context& context, const MlaArgs& args);
 void glu_mlp(Context& context, const GluMlpArgs& args);
 void route(Context& context, const RouteArgs& args);
 void expert_mlp(Context& context, const ExpertMlpArgs& args);
-// args.logits is device memory here: the backend brings it to the host.
+// args.logits and args.bad are device memory here: the backend brings them to the host.
 void head(Context& context, const HeadArgs& args);
-// The largest of the rows of `logits` [n, V] in device memory, into `top` likewise.
-void top_logits(Context& context, const float* logits, std::int64_t vocab, const HeadTopArgs& args,
-                TopRow* top);
+// From the rows of `logits` [n, V] in device memory; drawn [n] is memory that host and device reach.
+void draw(Context& context, const float* logits, std::int64_t vocab, std::span<const Draw> draws,
+          Drawn* drawn);
 
 }  // namespace baltoro::cuda

@@ -61,9 +61,10 @@ void head(Context& context, const HeadArgs& args) {
     launch(how, gather_rows, x, context.stage.ints(args.rows), row_bytes, gathered);
     product.x = gathered;
   }
+  multiply(context, product);
+  if (args.bad == nullptr) return;
   const auto bad_bytes = static_cast<std::size_t>(count) * sizeof(std::int32_t);
   check(cudaMemsetAsync(args.bad, 0, bad_bytes, context.stream), "clear the marks of the logits");
-  multiply(context, product);
   const Launch how{.name = "check of the logits",
                    .grid = dim3(kCheckBlocks, static_cast<unsigned>(count)),
                    .block = dim3(kThreads),

@@ -36,7 +36,7 @@ void PassGraphs::run(const BatchView& batch, const DeviceBatch& staged,
     ops();
     return;
   }
-  const Key key{staged.num_rows, staged.max_pages, staged.sequences};
+  const Key key{staged.num_rows, staged.max_pages, staged.sequences, batch.drawn};
   const auto found = graphs_.find(key);
   if (found == graphs_.end()) {
     ops();

@@ -26,6 +26,7 @@ class PassGraphs {
     std::int32_t num_rows;
     std::int32_t max_pages;
     const void* batch;  // moves when a larger one was staged
+    const void* drawn;  // null: the pass draws no tokens
     auto operator<=>(const Key&) const = default;
   };
   GraphExec record(const std::function<void()>& ops);

@@ -181,24 +181,19 @@ void Batcher::plan_generating() {
       items_.push_back({.session = &*stream.session,
                         .tokens = std::span(stream.ids).last(1),
                         .origin = Origin::kGenerated,
-                        .top = top_request(stream)});
+                        .draw = draw_request(stream)});
       owners_.push_back({job.get(), i});
     }
   }
 }
 
-// Where logits are a device's, the most likely mostly do, and the others stay there.
-const TopLogitsRequest* Batcher::top_request(Stream& stream) const {
-  if (engine_->info().memory.device_limit == 0 || !stream.sampler.decides_by_top()) return nullptr;
-  stream.chosen.reset();
-  stream.top = {.temperature = stream.sampler.temperature() > 0 ? stream.sampler.temperature() : 1,
-                .banned = stream.sampler.banned(),
-                .decide = [&stream](const TopLogits& top) {
-                  stream.chosen = stream.sampler.choose(
-                      top, static_cast<std::uint64_t>(stream.session->position()));
-                  return stream.chosen.has_value();
-                }};
-  return &stream.top;
+// Where logits are a device's, they stay there if they can.
+const DrawRequest* Batcher::draw_request(Stream& stream) const {
+  if (engine_->info().memory.device_limit == 0) return nullptr;
+  // One token further on.
+  stream.draw =
+      stream.sampler.draw_request(static_cast<std::uint64_t>(stream.session->position() + 1));
+  return stream.draw ? &*stream.draw : nullptr;
 }
 
 void Batcher::plan_reading() {
@@ -271,7 +266,10 @@ void Batcher::collect() {
     } else if (error) {
       end_job(*owner.job, EndReason::kFailed, error);
     } else if (owner.choice) {
-      drawings_.push_back({owner.job, *owner.choice, {}, {}});
+      drawings_.push_back({.job = owner.job, .choice = *owner.choice});
+      if (const auto& drawn = items_[i].drawn) {
+        drawings_.back().drawn = {.token = drawn->token, .logprob = drawn->logprob, .top = {}};
+      }
     } else {
       note_read(*owner.job, items_[i]);
     }
@@ -303,17 +301,13 @@ void Batcher::start_generating(Job& job) {
   job.streams[0].session = std::move(job.session);
   job.session.reset();
   for (std::size_t i = 0; i < count; ++i) {
-    if (!job.streams[i].ended) drawings_.push_back({&job, i, {}, {}});
+    if (!job.streams[i].ended) drawings_.push_back({.job = &job, .choice = i});
   }
 }
 
 void Batcher::draw(Drawing& drawing) {
+  if (drawing.drawn) return;
   Stream& stream = drawing.job->streams[drawing.choice];
-  if (stream.chosen) {
-    drawing.drawn = std::move(*stream.chosen);
-    stream.chosen.reset();
-    return;
-  }
   try {
     drawing.drawn = stream.sampler.choose(stream.session->logits(),
                                           static_cast<std::uint64_t>(stream.session->position()));
@@ -329,7 +323,9 @@ void Batcher::draw(Drawing& drawing) {
 // Each choice has a sampler and a constraint of its own, so that drawings do not meet.
 void Batcher::draw_all() {
   const auto count = static_cast<std::int64_t>(drawings_.size());
-  if (count < 2 || count * engine_->info().vocab_size < kLogitsWorthThreads) {
+  const auto open = static_cast<std::int64_t>(
+      std::ranges::count_if(drawings_, [](const Drawing& drawing) { return !drawing.drawn; }));
+  if (open < 2 || open * engine_->info().vocab_size < kLogitsWorthThreads) {
     for (Drawing& drawing : drawings_) draw(drawing);
     return;
   }
@@ -356,7 +352,7 @@ void Batcher::hand_out(Drawing& drawing) {
   if (drawing.error) return end_choice(job, choice, EndReason::kFailed, std::move(drawing.error));
   Stream& stream = job.streams[choice];
   GeneratedToken token;
-  token.choice = std::move(drawing.drawn);
+  token.choice = std::move(*drawing.drawn);
   const TokenId id = token.choice.token;
   token.index = static_cast<std::int64_t>(stream.ids.size());
   token.is_stop = std::ranges::find(job.request.stop_ids, id) != job.request.stop_ids.end();

@@ -64,15 +64,15 @@ class Batcher {
   struct Drawing {
     Job* job = nullptr;
     std::size_t choice = 0;
-    Choice drawn;
-    std::optional<Error> error;
+    std::optional<Choice> drawn = std::nullopt;  // absent: to be chosen from the logits
+    std::optional<Error> error = std::nullopt;
   };
 
   // Sets aside the most that the job comes to, or gives it back; kept states have the rest.
   void reserve(Job& job, bool reserved);
   void end_late();
   void plan_generating();
-  const TopLogitsRequest* top_request(Stream& stream) const;
+  const DrawRequest* draw_request(Stream& stream) const;
   void plan_reading();
   std::int64_t prompt_rows() const;
   // False where the pass failed as a whole; those in it have then ended.

@@ -16,6 +16,8 @@
 #include "model/sequence_state.h"
 #include "model/workspace.h"
 #include "ops/backend.h"
+#include "ops/batch.h"
+#include "ops/draw.h"
 
 namespace baltoro {
 
@@ -67,10 +69,18 @@ struct Engine::Impl {
   // Room for a number of each of at most as many rows as a head takes.
   std::span<std::int32_t> bad_rows(std::size_t count);
   void finish_items(const ConstTensorView& normed);
-  // Entries [begin, end) of finished_ without and with BatchItem::top.
+  // Entries [begin, end) of finished_ without and with a draw.
   void finish_whole(const ConstTensorView& normed, std::size_t begin, std::size_t end);
-  void finish_top(const ConstTensorView& normed, std::size_t begin, std::size_t end);
-  // The tokens that `top` of an item does not allow, in the backend's memory; null: none.
+  void finish_drawn(const ConstTensorView& normed, std::size_t begin, std::size_t end);
+  // Waits for the draws of these entries and hands out the tokens.
+  void collect_drawn(std::size_t begin, std::size_t end);
+  // Whether the pass itself draws, which it then may record: it decodes a token of each sequence, and
+  // each wants the next one. Fills draws_.
+  bool draws_in_pass();
+  // The draws of these entries of sequences_ into draws_; all ban the same tokens.
+  void plan_draws(std::span<const std::size_t> sequences);
+  Drawn* drawn();
+  // In the backend's memory; null: none.
   const std::uint8_t* banned_mask(std::span<const TokenId> banned);
   std::span<float> logits_of(std::size_t sequence);
   // Fails the item where one of its rows, or what was made of them, is not finite.
@@ -89,9 +99,9 @@ struct Engine::Impl {
   std::vector<std::int32_t> last_rows_;  // their last rows in the batch
   Buffer logits_;                        // of a slice of rows, shared with the device
   Buffer bad_logits_;                    // likewise, a number for each row
-  Buffer top_rows_;                      // likewise, a TopRow for each
-  std::vector<float> temperatures_;
-  std::vector<TokenId> banned_;  // what banned_mask_ says
+  std::vector<Draw> draws_;              // of as many rows as are drawn at a time
+  Buffer drawn_;                         // shared with the device, a Drawn for each
+  std::vector<TokenId> banned_;          // what banned_mask_ says
   Buffer banned_mask_;
 };
 

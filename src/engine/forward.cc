@@ -16,6 +16,9 @@ namespace {
 // for K3).
 constexpr std::size_t kLogitRows = 64;
 
+// Rows that are drawn at a time; their logits stay with the backend.
+constexpr std::size_t kDrawRows = 128;
+
 // Rows that a pass takes of an item with `room` left in the batch: prompts end at a block boundary
 // or at their end, so that chunkwise attention always sees whole blocks.
 std::int64_t rows_to_take(const ItemProgress& progress, std::int64_t room) {
@@ -24,6 +27,19 @@ std::int64_t rows_to_take(const ItemProgress& progress, std::int64_t room) {
   if (progress.item->origin == Origin::kGenerated) return room;
   const std::int64_t boundary = (progress.next + room) / kBlockTokens * kBlockTokens;
   return std::max<std::int64_t>(0, boundary - progress.next);
+}
+
+void check_draw(const DrawRequest& draw) {
+  constexpr auto kMostTopK = static_cast<std::int64_t>(kDrawDepth);
+  if (draw.top_k < 0 || draw.top_k > kMostTopK) {
+    fail(ErrorCode::kUsage, "a draw has a top_k of {}; it must be in [0, {}] (0 is off)",
+         draw.top_k, kMostTopK);
+  }
+  if (!(draw.temperature >= 0 && draw.part >= 0 && draw.part < 1)) {
+    fail(ErrorCode::kUsage,
+         "a draw has temperature {} and random number {}; they must be at least 0 and in [0, 1)",
+         draw.temperature, draw.part);
+  }
 }
 
 }  // namespace
@@ -46,6 +62,7 @@ void Engine::Impl::check(std::span<const BatchItem> items) const {
     if (!timeline.failure.empty()) {
       fail(ErrorCode::kUsage, "the session failed before: {}; start a new one", timeline.failure);
     }
+    if (item.draw != nullptr) check_draw(*item.draw);
     for (TokenId token : item.tokens) {
       if (token < 0 || token >= info.vocab_size) {
         fail(ErrorCode::kUsage, "token id {} is outside the vocabulary [0, {})", token,
@@ -62,6 +79,7 @@ void Engine::Impl::start(std::span<BatchItem> items) {
       item.all_logits->clear();
       item.all_logits->reserve(item.tokens.size() * static_cast<std::size_t>(info.vocab_size));
     }
+    item.drawn.reset();
     if (item.tokens.empty()) continue;
     Timeline& timeline = *item.session->impl_->timeline;
     const std::int64_t new_begin = timeline.position();
@@ -111,7 +129,12 @@ void Engine::Impl::yield_to_state() {
 }
 
 void Engine::Impl::run_pass() {
-  const BatchView batch{token_ids_, sequences_};
+  const bool draws = draws_in_pass();
+  BatchView batch{token_ids_, sequences_};
+  if (draws) {
+    batch.draws = draws_;
+    batch.drawn = drawn();
+  }
   yield_to_state();
   const ConstTensorView normed = model.forward(*backend, batch, state, workspace, mapped.get());
   // Where only last rows are wanted of all items, the head need not wait until the rows are checked.
@@ -132,7 +155,28 @@ void Engine::Impl::run_pass() {
     }
     finished_.push_back(i);
   }
-  finish_items(normed);
+  if (draws) {
+    collect_drawn(0, finished_.size());
+  } else {
+    finish_items(normed);
+  }
+}
+
+bool Engine::Impl::draws_in_pass() {
+  const DrawRequest* const first = in_pass_.front()->item->draw;
+  if (first == nullptr || in_pass_.size() > kDrawRows || !all_end_in_pass()) return false;
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    const SequenceRows& rows = sequences_[i];
+    const DrawRequest* const draw = in_pass_[i]->item->draw;
+    if (rows.origin != Origin::kGenerated || rows.num_rows != 1 || draw == nullptr ||
+        !std::ranges::equal(draw->banned, first->banned)) {
+      return false;
+    }
+  }
+  finished_.resize(sequences_.size());
+  std::iota(finished_.begin(), finished_.end(), std::size_t{0});
+  plan_draws(finished_);
+  return true;
 }
 
 bool Engine::Impl::all_end_in_pass() const {
@@ -194,16 +238,16 @@ void Engine::Impl::finish_items(const ConstTensorView& normed) {
   if (mapped != nullptr && !finished_.empty()) mapped->enter_head();
   const auto item_of = [&](std::size_t sequence) { return in_pass_[sequence]->item; };
   // One list of banned tokens serves a pass; items with another take all logits.
-  const TopLogitsRequest* first = nullptr;
-  const auto wants_top = [&](std::size_t sequence) {
-    const TopLogitsRequest* top = item_of(sequence)->top;
-    if (top == nullptr) return false;
-    if (first == nullptr) first = top;
-    return std::ranges::equal(top->banned, first->banned);
+  const DrawRequest* first = nullptr;
+  const auto draws = [&](std::size_t sequence) {
+    const DrawRequest* draw = item_of(sequence)->draw;
+    if (draw == nullptr) return false;
+    if (first == nullptr) first = draw;
+    return std::ranges::equal(draw->banned, first->banned);
   };
   std::vector<std::size_t>& list = finished_;
   const auto whole =
-      std::partition(list.begin(), list.end(), [&](std::size_t s) { return !wants_top(s); });
+      std::partition(list.begin(), list.end(), [&](std::size_t s) { return !draws(s); });
   last_rows_.clear();
   for (const std::size_t sequence : finished_) {
     const SequenceRows& rows = sequences_[sequence];
@@ -213,43 +257,54 @@ void Engine::Impl::finish_items(const ConstTensorView& normed) {
   for (std::size_t begin = 0; begin < num_whole; begin += kLogitRows) {
     finish_whole(normed, begin, std::min(begin + kLogitRows, num_whole));
   }
-  for (std::size_t begin = num_whole; begin < list.size(); begin += kLogitRows) {
-    finish_top(normed, begin, std::min(begin + kLogitRows, list.size()));
+  for (std::size_t begin = num_whole; begin < list.size(); begin += kDrawRows) {
+    finish_drawn(normed, begin, std::min(begin + kDrawRows, list.size()));
   }
 }
 
-void Engine::Impl::finish_top(const ConstTensorView& normed, std::size_t begin, std::size_t end) {
-  const std::size_t count = end - begin;
-  if (top_rows_.bytes() == 0) {
-    top_rows_ = backend->allocate_shared(kLogitRows * sizeof(TopRow), "the most likely tokens");
+Drawn* Engine::Impl::drawn() {
+  if (drawn_.bytes() == 0) {
+    drawn_ = backend->allocate_shared(kDrawRows * sizeof(Drawn), "drawn tokens");
   }
-  auto* const top = static_cast<TopRow*>(top_rows_.data());
-  temperatures_.clear();
+  return static_cast<Drawn*>(drawn_.data());
+}
+
+void Engine::Impl::plan_draws(std::span<const std::size_t> sequences) {
+  const std::uint8_t* banned = banned_mask(in_pass_[sequences.front()]->item->draw->banned);
+  draws_.clear();
+  for (const std::size_t sequence : sequences) {
+    const DrawRequest& draw = *in_pass_[sequence]->item->draw;
+    draws_.push_back({.banned = banned,
+                      .part = draw.part,
+                      .top_k = static_cast<std::int32_t>(draw.top_k),
+                      .temperature = draw.temperature,
+                      .top_p = draw.top_p,
+                      .min_p = draw.min_p});
+  }
+}
+
+void Engine::Impl::finish_drawn(const ConstTensorView& normed, std::size_t begin, std::size_t end) {
+  plan_draws(std::span(finished_).subspan(begin, end - begin));
+  model.draw(*backend, {.x = normed,
+                        .rows = std::span(last_rows_).subspan(begin, end - begin),
+                        .weight = {},
+                        .draws = draws_,
+                        .drawn = drawn()});
+  collect_drawn(begin, end);
+}
+
+void Engine::Impl::collect_drawn(std::size_t begin, std::size_t end) {
+  backend->synchronize();
   for (std::size_t i = begin; i < end; ++i) {
-    temperatures_.push_back(in_pass_[finished_[i]]->item->top->temperature);
-  }
-  const std::span<std::int32_t> bad = bad_rows(count);
-  model.top_logits(*backend, {.x = normed,
-                              .rows = std::span(last_rows_).subspan(begin, count),
-                              .weight = {},
-                              .banned = banned_mask(in_pass_[finished_[begin]]->item->top->banned),
-                              .temperatures = temperatures_,
-                              .top = top,
-                              .bad = bad.data()});
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t sequence = finished_[begin + i];
+    const std::size_t sequence = finished_[i];
+    const Drawn& seen = drawn()[i - begin];
     ItemProgress& p = *in_pass_[sequence];
-    if (!check_rows(p, sequences_[sequence], bad[i] == 0)) continue;
-    const auto listed = static_cast<std::size_t>(top[i].count);
-    const TopLogits seen{.ids = {top[i].ids, listed},
-                         .logits = {top[i].logits, listed},
-                         .whole = top[i].whole != 0,
-                         .total = top[i].total,
-                         .tempered_total = top[i].tempered_total};
-    if (p.item->top->decide(seen)) {
+    if (!check_rows(p, sequences_[sequence], seen.bad == 0)) continue;
+    if (seen.token >= 0) {
+      p.item->drawn = {seen.token, seen.logprob};
       p.timeline->logits.clear();
     } else {
-      backend->fetch_logits(i, logits_of(sequence));
+      backend->fetch_logits(i - begin, logits_of(sequence));
     }
   }
 }

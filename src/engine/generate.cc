@@ -39,6 +39,27 @@ class TextStream {
   StopMatcher matcher_;
 };
 
+Choice next_choice(Session& session, Sampler& sampler) {
+  return sampler.choose(session.logits(), static_cast<std::uint64_t>(session.position()));
+}
+
+// The choice after a token that is decoded here. Where logits are a device's, they stay there if they
+// can.
+Choice decode(Session& session, TokenId token, Sampler& sampler) {
+  std::optional<DrawRequest> draw;
+  if (session.engine().info().memory.device_limit > 0) {
+    draw = sampler.draw_request(static_cast<std::uint64_t>(session.position() + 1));
+  }
+  BatchItem item{.session = &session,
+                 .tokens = {&token, 1},
+                 .origin = Origin::kGenerated,
+                 .draw = draw ? &*draw : nullptr};
+  session.engine().forward({&item, 1});
+  if (item.error) throw Error(*item.error);
+  if (!item.drawn) return next_choice(session, sampler);
+  return {.token = item.drawn->token, .logprob = item.drawn->logprob, .top = {}};
+}
+
 }  // namespace
 
 SamplingParams default_sampling(const GenerationDefaults& defaults) {
@@ -61,9 +82,9 @@ Generation generate(Session& session, const Tokenizer* tokenizer, const Generate
   TextStream stream(tokenizer, options.stop_strings);
   Generation result;
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
-    if (i > 0) session.decode(result.ids.back());
     GeneratedToken token;
-    token.choice = sampler.choose(session.logits(), static_cast<std::uint64_t>(session.position()));
+    token.choice =
+        i == 0 ? next_choice(session, sampler) : decode(session, result.ids.back(), sampler);
     token.index = i;
     const TokenId id = token.choice.token;
     token.is_stop = std::ranges::find(options.stop_ids, id) != options.stop_ids.end();

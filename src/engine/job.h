@@ -22,9 +22,7 @@ struct Stream {
   Sampler sampler;
   std::optional<Session> session = std::nullopt;  // while it generates
   std::vector<TokenId> ids = {};  // chosen so far; all but the last are in the session
-  // Of the pass that is being computed, and the next token where it sufficed.
-  TopLogitsRequest top = {};
-  std::optional<Choice> chosen = std::nullopt;
+  std::optional<DrawRequest> draw = std::nullopt;  // of the pass that is being computed
   std::optional<Clock::time_point> first_token = std::nullopt;
   bool ended = false;
   GenerationEnd end = {};  // where it has ended

@@ -7,8 +7,9 @@
 
 #include "core/error.h"
 #include "core/rng.h"
-#include "engine/logits.h"
 #include "engine/most_likely.h"
+#include "ops/draw.h"
+#include "ops/logits.h"
 
 namespace baltoro {
 namespace {
@@ -289,6 +290,19 @@ void Sampler::report(std::span<const float> logits, float max, double norm, Toke
   const auto count = std::min(static_cast<std::size_t>(params_.num_logprobs), order_.size());
   sort_most_likely(order_, count, logits);
   for (std::size_t i = 0; i < count; ++i) choice.top.push_back({order_[i], logprob(order_[i])});
+}
+
+std::optional<DrawRequest> Sampler::draw_request(std::uint64_t step) const {
+  if (constraint_ != nullptr || penalizes() || !params_.logit_bias.empty()) return std::nullopt;
+  if (params_.num_logprobs > 0) return std::nullopt;
+  const bool greedy = params_.temperature == 0;  // filters change nothing
+  if (!greedy && static_cast<std::size_t>(params_.top_k) > kDrawDepth) return std::nullopt;
+  return DrawRequest{.temperature = params_.temperature,
+                     .top_k = greedy ? 0 : params_.top_k,
+                     .top_p = params_.top_p,
+                     .min_p = params_.min_p,
+                     .part = random_part(step),
+                     .banned = banned_};
 }
 
 Choice Sampler::choose(std::span<const float> logits, std::uint64_t step) {

@@ -60,7 +60,7 @@ std::span<const float> Session::logits() const {
   }
   if (timeline.logits.empty()) {
     fail(ErrorCode::kUsage, "the session has {}, so no logits: call prefill first",
-         timeline.tokens.empty() ? "no tokens yet" : "read its last tokens without them");
+         timeline.tokens.empty() ? "no tokens yet" : "computed its last token without them");
   }
   return timeline.logits.values();
 }
@@ -91,7 +91,6 @@ void Session::rewind(const Snapshot& snapshot) {
 }
 
 void Session::save(const std::filesystem::path& file) const {
-  if (position() > 0) static_cast<void>(logits());  // part of the file
   const std::lock_guard lock(engine().impl_->mutex);
   save_timeline(*impl_->timeline, engine().info(), file);
 }

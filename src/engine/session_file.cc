@@ -102,13 +102,14 @@ void check_header(const Header& header, std::uint64_t file_bytes, StatePool& poo
   const auto vocab = static_cast<std::uint64_t>(info.vocab_size);
   const bool wants_boundary = header.prompt_is_open == 1 &&
                               static_cast<std::uint64_t>(header.restart_pos) != header.num_tokens;
-  const std::uint64_t logits_of_last = header.num_tokens > 0 ? vocab : 0;
+  // A session may be without.
+  const bool logits_of_last =
+      header.num_logits == 0 || (header.num_tokens > 0 && header.num_logits == vocab);
   const bool consistent =
       header.prompt_is_open <= 1 && header.num_slots == (wants_boundary ? 2 : 1) &&
       header.num_tokens < (std::uint64_t{1} << 40) &&
       header.num_pages == (header.num_tokens + block - 1) / block && header.restart_pos >= 0 &&
-      static_cast<std::uint64_t>(header.restart_pos) <= header.num_tokens &&
-      header.num_logits == logits_of_last;
+      static_cast<std::uint64_t>(header.restart_pos) <= header.num_tokens && logits_of_last;
   if (!consistent) reject("the counts in the header contradict each other; the file is damaged");
   if (file_bytes != header.file_bytes()) {
     reject(fmt::format("{} bytes long where the header promises {}; the file is damaged",

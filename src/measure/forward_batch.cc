@@ -44,6 +44,9 @@ double ForwardBatch::run(std::int64_t count, std::int64_t tokens_a_pass, Origin 
     sessions.push_back(sessions_[i].fork());
     ids.push_back(random_tokens(engine_.info().vocab_size, count, next_of(i)));
   }
+  // Where logits are a device's, tokens are drawn there.
+  const bool draws = origin == Origin::kGenerated && engine_.info().memory.device_limit > 0;
+  const DrawRequest greedy{.temperature = 0};
   std::vector<BatchItem> items(sessions.size());
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t done = 0; done < count; done += tokens_a_pass) {
@@ -51,7 +54,8 @@ double ForwardBatch::run(std::int64_t count, std::int64_t tokens_a_pass, Origin 
       items[i] = {.session = &sessions[i],
                   .tokens = std::span(ids[i]).subspan(static_cast<std::size_t>(done),
                                                       static_cast<std::size_t>(tokens_a_pass)),
-                  .origin = origin};
+                  .origin = origin,
+                  .draw = draws ? &greedy : nullptr};
     }
     engine_.forward(items);
     for (const BatchItem& item : items) {

@@ -1,7 +1,10 @@
 #include "model/model.h"
 
+#include <cstdint>
 #include <functional>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "model/block.h"
@@ -42,7 +45,13 @@ void Model::run_layers(Backend& backend, const BatchView& batch, SequenceState& 
 
   const AttnResWeights* output_mix =
       weights_.output_attn_res ? &*weights_.output_attn_res : nullptr;
-  stream.finish(output_mix, weights_.final_norm);
+  const ConstTensorView normed = stream.finish(output_mix, weights_.final_norm);
+  if (batch.draws.empty()) return;
+  if (mapped != nullptr) mapped->enter_head();
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(batch.num_rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  draw(backend,
+       {.x = normed, .rows = rows, .weight = {}, .draws = batch.draws, .drawn = batch.drawn});
 }
 
 void Model::logits(Backend& backend, const ConstTensorView& normed,
@@ -51,9 +60,9 @@ void Model::logits(Backend& backend, const ConstTensorView& normed,
        {.x = normed, .rows = rows, .weight = weights_.lm_head, .logits = logits, .bad = bad});
 }
 
-void Model::top_logits(Backend& backend, HeadTopArgs args) const {
+void Model::draw(Backend& backend, HeadDrawArgs args) const {
   args.weight = weights_.lm_head;
-  head_top(backend, args);
+  head_draw(backend, args);
 }
 
 std::string Model::describe_bad_tag(std::int32_t tag) const {

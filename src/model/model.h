@@ -29,7 +29,8 @@ class Model {
 
   // Runs the batch through all layers and updates the sequences' state. Returns the rows after the
   // final norm, [M, D], in `workspace`, where they stay until the next pass; Workspace::first_bad
-  // then tells non-finite rows. `mapped`: see LayerContext; it throws Error{kIo}.
+  // then tells non-finite rows. Draws of the batch are drawn. `mapped`: see LayerContext; it throws
+  // Error{kIo}.
   ConstTensorView forward(Backend& backend, const BatchView& batch, SequenceState& state,
                           Workspace& workspace, MappedWeights* mapped = nullptr) const;
 
@@ -37,8 +38,8 @@ class Model {
   void logits(Backend& backend, const ConstTensorView& normed, std::span<const std::int32_t> rows,
               float* logits, std::int32_t* bad = nullptr) const;
 
-  // The same with the most likely tokens of each row alone; args.weight is set here.
-  void top_logits(Backend& backend, HeadTopArgs args) const;
+  // A token from each row in place of its logits; args.weight is set here.
+  void draw(Backend& backend, HeadDrawArgs args) const;
 
   // What a tag in Workspace::first_bad stands for, such as "the FFN of layer 7".
   std::string describe_bad_tag(std::int32_t tag) const;

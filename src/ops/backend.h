@@ -27,7 +27,7 @@ struct GluMlpArgs;
 struct RouteArgs;
 struct ExpertMlpArgs;
 struct HeadArgs;
-struct HeadTopArgs;
+struct HeadDrawArgs;
 
 // One thread at a time. Scratch memory grows on first use of a size and is kept.
 class Backend {
@@ -80,8 +80,8 @@ class Backend {
   virtual void route(const RouteArgs& args) = 0;
   virtual void expert_mlp(const ExpertMlpArgs& args) = 0;
   virtual void head(const HeadArgs& args) = 0;
-  virtual void head_top(const HeadTopArgs& args) = 0;
-  // Logits of row `index` of the last head_top(), to host memory. Waits.
+  virtual void head_draw(const HeadDrawArgs& args) = 0;
+  // Logits of row `index` of the last head_draw(), to host memory. Waits.
   virtual void fetch_logits(std::size_t index, std::span<float> to) = 0;
 };
 

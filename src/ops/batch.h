@@ -6,6 +6,7 @@
 #include <span>
 
 #include "baltoro/types.h"
+#include "ops/draw.h"
 
 namespace baltoro {
 
@@ -30,6 +31,10 @@ struct SequenceRows {
 struct BatchView {
   std::span<const std::int32_t> token_ids;  // [M]
   std::span<const SequenceRows> sequences;
+  // [M] each, or empty and null: the token after each row is drawn in the pass too, into memory of
+  // allocate_shared() (HeadDrawArgs).
+  std::span<const Draw> draws = {};
+  Drawn* drawn = nullptr;
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
 };

@@ -51,7 +51,7 @@ class ForwardingBackend : public Backend {
   void route(const RouteArgs& args) override { inner_.route(args); }
   void expert_mlp(const ExpertMlpArgs& args) override { inner_.expert_mlp(args); }
   void head(const HeadArgs& args) override { inner_.head(args); }
-  void head_top(const HeadTopArgs& args) override { inner_.head_top(args); }
+  void head_draw(const HeadDrawArgs& args) override { inner_.head_draw(args); }
   void fetch_logits(std::size_t index, std::span<float> to) override {
     inner_.fetch_logits(index, to);
   }

@@ -1,9 +1,6 @@
 #include "ops/head.h"
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <vector>
 
 #include "core/error.h"
 #include "core/trace.h"
@@ -29,7 +26,7 @@ void check_logits(const HeadArgs& args) {
   }
 }
 
-// Of HeadArgs and HeadTopArgs.
+// Of HeadArgs and HeadDrawArgs.
 template <typename Args>
 void check_inputs(const ArgCheck& check, const char* op, const Backend& backend, const Args& args) {
   check.view("x", args.x, args.x.rows(), args.x.cols(), backend.activation_dtype());
@@ -52,42 +49,20 @@ void head(Backend& backend, const HeadArgs& args) {
   if (args.bad != nullptr && backend.uses_host_memory()) check_logits(args);
 }
 
-void head_top(Backend& backend, const HeadTopArgs& args) {
-  const ArgCheck check("head_top", -1);
-  check_inputs(check, "head_top", backend, args);
+void head_draw(Backend& backend, const HeadDrawArgs& args) {
+  const ArgCheck check("head_draw", -1);
+  check_inputs(check, "head_draw", backend, args);
   if (args.rows.empty()) return;
-  check.pointer("top", args.top);
-  check.pointer("bad", args.bad);
-  check.that(args.temperatures.size() == args.rows.size(), "a temperature for each row");
+  check.pointer("drawn", args.drawn);
+  check.that(args.draws.size() == args.rows.size(), "a draw for each row");
+  for (const Draw& draw : args.draws) {
+    check.that(draw.temperature >= 0 && draw.part >= 0 && draw.part < 1,
+               "a temperature of at least 0 and a random number in [0, 1)");
+    check.that(draw.top_k >= 0 && static_cast<std::size_t>(draw.top_k) <= kDrawDepth,
+               "a top-k of at most kDrawDepth");
+  }
   const TraceZone zone("head", -1);
-  backend.head_top(args);
-}
-
-void find_top(std::span<const float> logits, const std::uint8_t* banned, float temperature,
-              TopRow& top) {
-  std::vector<std::int32_t> order;
-  order.reserve(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (banned == nullptr || banned[i] == 0) order.push_back(static_cast<std::int32_t>(i));
-  }
-  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
-  const std::size_t count = std::min(kTopLogits, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
-                    });
-  top.count = static_cast<std::int32_t>(count);
-  top.whole = count == order.size() ? 1 : 0;
-  top.total = top.tempered_total = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    top.ids[i] = order[i];
-    top.logits[i] = logit(order[i]);
-  }
-  for (const std::int32_t id : order) {
-    const double below = static_cast<double>(logit(id)) - static_cast<double>(top.logits[0]);
-    top.total += std::exp(below);
-    top.tempered_total += std::exp(below / static_cast<double>(temperature));
-  }
+  backend.head_draw(args);
 }
 
 Cost head_cost(std::int64_t rows, const WeightView& weight, DType activation_dtype) {

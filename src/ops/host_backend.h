@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "ops/backend.h"
@@ -39,17 +40,13 @@ class HostBackend : public Backend {
   std::optional<std::uint64_t> free_memory() const override { return std::nullopt; }
   Buffer expert_table(std::span<const ExpertWeights> /*experts*/) override { return {}; }
   void run_pass(const BatchView& /*batch*/, const std::function<void()>& ops) override { ops(); }
-  void head_top(const HeadTopArgs& args) override {
+  void head_draw(const HeadDrawArgs& args) override {
     const auto vocab = static_cast<std::size_t>(args.weight.rows);
     logits_.resize(args.rows.size() * vocab);
-    baltoro::head(*this, {.x = args.x,
-                          .rows = args.rows,
-                          .weight = args.weight,
-                          .logits = logits_.data(),
-                          .bad = args.bad});
+    baltoro::head(
+        *this, {.x = args.x, .rows = args.rows, .weight = args.weight, .logits = logits_.data()});
     for (std::size_t i = 0; i < args.rows.size(); ++i) {
-      find_top(std::span(logits_).subspan(i * vocab, vocab), args.banned, args.temperatures[i],
-               args.top[i]);
+      args.drawn[i] = draw_token(std::span(logits_).subspan(i * vocab, vocab), args.draws[i]);
     }
   }
   void fetch_logits(std::size_t index, std::span<float> to) override {
@@ -59,7 +56,7 @@ class HostBackend : public Backend {
 
  private:
   Activations activations_;
-  std::vector<float> logits_;  // of the last head_top()
+  std::vector<float> logits_;  // of the last head_draw()
 };
 
 }  // namespace baltoro

@@ -1,4 +1,4 @@
-// Decoding allocates nothing and waits for the device once a step, for the logits.
+// Decoding allocates nothing and waits for the device once a step, for the logits or the tokens.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -18,6 +18,7 @@ struct Setting {
   const char* model;
   std::size_t sessions;
   ExpertPlace experts;
+  bool draws = false;  // tokens are drawn in the pass
 };
 
 class CudaDecodeCalls : public testing::TestWithParam<Setting> {};
@@ -30,12 +31,16 @@ std::shared_ptr<Engine> load(const Setting& setting) {
 }
 
 // Every session decodes the same number of tokens, in one batch a step.
-void decode(Engine& engine, std::vector<Session>& sessions) {
+void decode(Engine& engine, std::vector<Session>& sessions, bool draws) {
   const TokenId token = 5;
+  const DrawRequest draw{.temperature = 1, .top_k = 50, .part = 0.3};
   std::vector<BatchItem> items(sessions.size());
   for (int step = 0; step < kSteps; ++step) {
     for (std::size_t i = 0; i < sessions.size(); ++i) {
-      items[i] = {.session = &sessions[i], .tokens = {&token, 1}, .origin = Origin::kGenerated};
+      items[i] = {.session = &sessions[i],
+                  .tokens = {&token, 1},
+                  .origin = Origin::kGenerated,
+                  .draw = draws ? &draw : nullptr};
     }
     engine.forward(items);
   }
@@ -56,30 +61,33 @@ TEST_P(CudaDecodeCalls, AllocateNothingAndWaitOnceAStep) {
     for (std::size_t i = 0; i < sessions.size(); ++i) sessions[i].rewind(starts[i]);
   };
   // Pools, scratch and graphs of these positions are made in the first run.
-  decode(*engine, sessions);
+  decode(*engine, sessions, GetParam().draws);
   rewind();
-  decode(*engine, sessions);
+  decode(*engine, sessions, GetParam().draws);
   rewind();
   const std::size_t free_before = free_device_bytes();
   const CudaCallCounter counter;
-  decode(*engine, sessions);
+  decode(*engine, sessions, GetParam().draws);
   const CudaCalls calls = counter.calls();
   EXPECT_EQ(calls.allocations, 0);
   EXPECT_LE(calls.waits, kSteps);
-  EXPECT_GE(calls.waits, kSteps) << "the counter does not see the wait for the logits";
+  EXPECT_GE(calls.waits, kSteps) << "the counter does not see the wait for what the step gives";
   EXPECT_GE(calls.free_bytes, free_before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaDecodeCalls,
                          testing::Values(Setting{"k3", 1, ExpertPlace::kAuto},
                                          Setting{"k3", 8, ExpertPlace::kAuto},
+                                         Setting{"k3", 8, ExpertPlace::kAuto, true},
+                                         Setting{"story", 1, ExpertPlace::kAuto, true},
                                          Setting{"kimi_linear", 1, ExpertPlace::kAuto},
                                          Setting{"story", 1, ExpertPlace::kAuto},
                                          Setting{"story", 8, ExpertPlace::kHost}),
                          [](const auto& setting) {
                            return std::string(setting.param.model) + "_" +
                                   std::to_string(setting.param.sessions) +
-                                  (setting.param.experts == ExpertPlace::kHost ? "_split" : "");
+                                  (setting.param.experts == ExpertPlace::kHost ? "_split" : "") +
+                                  (setting.param.draws ? "_drawn" : "");
                          });
 
 TEST(CudaCallCounter, SeesWhatAnEngineDoes) {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/logits.h"
+#include "ops/logits.h"
 
 namespace baltoro {
 namespace {

@@ -160,6 +160,20 @@ TEST_F(SavedSession, OfAnotherProcessGoesOnWithTheSameBits) {
   EXPECT_EQ(greedy(here, 5), greedy(restored, 5));
 }
 
+TEST_F(SavedSession, MayBeWithoutLogits) {
+  const auto engine = load("k3");
+  Session session = engine->new_session();
+  const std::vector<TokenId> tokens = prompt(70);
+  BatchItem item{.session = &session, .tokens = tokens, .last_logits = false};
+  engine->forward({&item, 1});
+  session.save(file_);
+  Session restored = Session::restore(*engine, file_);
+  EXPECT_THROW(static_cast<void>(restored.logits()), Error);
+  restored.decode(3);
+  session.decode(3);
+  EXPECT_TRUE(same_bits(session.logits(), restored.logits()));
+}
+
 TEST_F(SavedSession, AnyFlippedByteIsRefused) {
   const auto engine = load("k3");
   Session session = engine->new_session();

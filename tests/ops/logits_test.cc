@@ -1,5 +1,5 @@
 // The sampler's loops against plain ones.
-#include "engine/logits.h"
+#include "ops/logits.h"
 
 #include <gtest/gtest.h>
 

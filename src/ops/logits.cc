@@ -1,4 +1,4 @@
-#include "engine/logits.h"
+#include "ops/logits.h"
 
 #include <algorithm>
 #include <bit>
