@@ -60,11 +60,12 @@ TEST(Draw, ChoosesWhatTheSamplerChooses) {
   }
   int tried = 0, decided = 0;
   std::uint64_t step = 0;
-  for (int i = 0; i < 84; ++i) {
+  for (int i = 0; i < 84; ++i, ++step) {
     const Row row = row_of(i);
     for (const SamplingParams& params : settings) {
+      if (++step % 3 != 0) continue;  // others with the next row
       Sampler sampler(params, row.banned);
-      const Choice whole = sampler.choose(row.logits, ++step);
+      const Choice whole = sampler.choose(row.logits, step);
       const std::optional<DrawRequest> request = sampler.draw_request(step);
       ASSERT_TRUE(request);
       const Drawn drawn = row.draw(*request);
