@@ -3,7 +3,7 @@
 // outcome the rounding to integers or that of the host's sums might move stays undecided.
 //
 // Four kernels. The largest logits of 1024 chunks of a row; of those the largest, and, for top-k and
-// top-p, the 256th largest: a bound that at least 256 logits reach and few more do. The weights, summed
+// top-p, the k-th or 256th largest: a bound that at least so many logits reach and few more do. The weights, summed
 // by parts of the row, and the logits that reach the bound. The draw: by token id within the part in
 // which it falls, or from the sorted list.
 #include <cstdint>
@@ -22,9 +22,10 @@ using Sum = unsigned long long;
 constexpr int kDepth = static_cast<int>(kDrawDepth);
 constexpr int kChunks = 1024;
 constexpr int kGathered = 2048;  // room for what reaches the bound
-constexpr int kThreads = 256;
-constexpr int kDrawThreads = 1024;
-constexpr int kParts = 64;  // of a row
+constexpr int kThreads =
+    256;  // one for each of the list, of the parts twice, of the values of a byte
+constexpr int kParts = 128;  // of a row
+constexpr int kWarps = kThreads / 32;
 constexpr Key kBadKey = ~Key{0};
 
 struct Rows {
@@ -76,12 +77,12 @@ __device__ __forceinline__ Sum integer(float weight, float one) {
   return __float2ull_rn(__fmul_rn(weight, one));
 }
 
-// Descending, `count` keys, a power of two, by all kDrawThreads threads of a block.
+// Descending, `count` keys, a power of two, by all kThreads threads of a block.
 __device__ void sort_keys(Key* keys, int count) {
   for (int size = 2; size <= count; size *= 2) {
     for (int stride = size / 2; stride > 0; stride /= 2) {
       __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < count / 2; i += kDrawThreads) {
+      for (int i = static_cast<int>(threadIdx.x); i < count / 2; i += kThreads) {
         const int low = 2 * i - (i & (stride - 1));
         const bool descends = (low & size) == 0;
         const Key a = keys[low], b = keys[low + stride];
@@ -103,24 +104,21 @@ __device__ __forceinline__ T warp_total(T value) {
   return value;
 }
 
-// The sum of the values of the threads up to this one, by all kDrawThreads threads of a block.
-// `sums`: 32 of shared memory.
+// The sum of the values of the threads up to this one, by all kThreads threads of a block. `sums`: one
+// of shared memory for each warp; the last is the sum of all.
 __device__ Sum scan(Sum value, Sum* sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const auto within_warp = [&](Sum sum) {
-    for (int offset = 1; offset < 32; offset *= 2) {
-      const Sum before = __shfl_up_sync(0xffffffffu, sum, offset);
-      if (lane >= offset) sum += before;
-    }
-    return sum;
-  };
-  value = within_warp(value);
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const Sum before = __shfl_up_sync(0xffffffffu, value, offset);
+    if (lane >= offset) value += before;
+  }
   __syncthreads();
   if (lane == 31) sums[warp] = value;
   __syncthreads();
-  if (warp == 0) sums[lane] = within_warp(sums[lane]);
+  for (int i = 0; i < warp; ++i) value += sums[i];
+  if (threadIdx.x == kThreads - 1) sums[kWarps] = value;
   __syncthreads();
-  return warp == 0 ? value : value + sums[warp - 1];
+  return value;
 }
 
 // Grid: (eight chunks, row). A warp has a chunk.
@@ -145,23 +143,58 @@ __global__ void __launch_bounds__(kThreads) find_maxima(Rows rows, int chunk, Ke
   if (threadIdx.x % 32 == 0) maxima[blockIdx.y * kChunks + index] = best;
 }
 
-// Grid: (row).
-__global__ void __launch_bounds__(kDrawThreads)
-    find_bound(Rows rows, const Key* maxima, Bound* bounds) {
-  __shared__ Key keys[kChunks];
-  Key best = maxima[blockIdx.x * kChunks + threadIdx.x];
-  keys[threadIdx.x] = best;
-  if (has_list(rows.draws[blockIdx.x])) {
-    sort_keys(keys, kChunks);
-    if (threadIdx.x == 0) bounds[blockIdx.x] = {keys[kDepth - 1], keys[0], 0};
-    return;
-  }
-  for (int stride = kChunks / 2; stride > 0; stride /= 2) {
+// A bound that at least `depth` of the keys reach, more only where logits are equal: byte by byte of
+// the logits, the largest value that as many reach.
+__device__ Key bound_of(const Key (&keys)[kChunks / kThreads], int depth) {
+  __shared__ int counts[kThreads];
+  __shared__ Sum sums[kWarps + 1];
+  __shared__ std::uint32_t digit;
+  __shared__ int above;
+  std::uint32_t known = 0, mask = 0;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    counts[threadIdx.x] = 0;
     __syncthreads();
-    if (threadIdx.x < stride)
-      keys[threadIdx.x] = max(keys[threadIdx.x], keys[threadIdx.x + stride]);
+    for (const Key key : keys) {
+      const auto logit = static_cast<std::uint32_t>(key >> 32);
+      if ((logit & mask) == known) atomicAdd(&counts[logit >> shift & 255], 1);
+    }
+    __syncthreads();
+    // From the largest value on.
+    const int value = kThreads - 1 - static_cast<int>(threadIdx.x);
+    const int own = counts[value];
+    const int upto = static_cast<int>(scan(static_cast<Sum>(own), sums));
+    if (upto >= depth && upto - own < depth) {
+      digit = static_cast<std::uint32_t>(value);
+      above = upto - own;
+    }
+    __syncthreads();
+    known |= digit << shift;
+    mask |= std::uint32_t{255} << shift;
+    depth -= above;
   }
-  if (threadIdx.x == 0) bounds[blockIdx.x] = {0, keys[0], 0};
+  return static_cast<Key>(known) << 32;
+}
+
+// Grid: (row).
+__global__ void __launch_bounds__(kThreads)
+    find_bound(Rows rows, const Key* maxima, Bound* bounds) {
+  __shared__ Key of_warp[kWarps];
+  const Draw draw = rows.draws[blockIdx.x];
+  Key keys[kChunks / kThreads], best = 0;
+  for (int i = 0; i < kChunks / kThreads; ++i) {
+    keys[i] = maxima[blockIdx.x * kChunks + i * kThreads + threadIdx.x];
+    best = max(best, keys[i]);
+  }
+  for (int offset = 16; offset > 0; offset /= 2) {
+    best = max(best, __shfl_xor_sync(0xffffffffu, best, offset));
+  }
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = best;
+  __syncthreads();
+  for (const Key other : of_warp) best = max(best, other);
+  // Top-k alone looks no further.
+  const int depth = draw.top_k > 0 ? draw.top_k : kDepth;
+  const Key least = has_list(draw) ? bound_of(keys, depth) : 0;
+  if (threadIdx.x == 0) bounds[blockIdx.x] = {least, best, 0};
 }
 
 // Grid: (kParts, row).
@@ -178,8 +211,8 @@ __global__ void __launch_bounds__(kThreads)
   const int begin = static_cast<int>(blockIdx.x) * part, end = min(rows.vocab, begin + part);
   Part sum{0, 0, 0, 0};
   for (int i = begin + static_cast<int>(threadIdx.x); i < end; i += kThreads) {
-    if (!allowed(draw, i)) continue;
     const float logit = values[i];
+    if (!allowed(draw, i)) continue;
     const float plain = weight_of(__fsub_rn(logit, max));
     sum.plain += integer(plain, rows.one);
     if (draw.temperature > 0) {
@@ -210,13 +243,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // A row whose token is being chosen, in a block's shared memory.
 struct Choosing {
-  Part sum;      // of the row
-  Sum margin;    // what a sum may be off by
-  Sum offset;    // by id: what is wanted of the part in which the draw falls
-  int part;      // and that part
-  int crossing;  // in the list: the last of the nucleus; -1: not decided
-  Key chosen;    // 0: none
-  Sum sums[32];  // of scan()
+  Part sum;              // of the row
+  Sum margin;            // what a sum may be off by
+  Sum offset;            // by id: what is wanted of the part in which the draw falls
+  int part;              // and that part
+  int crossing;          // in the list: the last of the nucleus; -1: not decided
+  Key chosen;            // 0: none
+  Sum sums[kWarps + 1];  // of scan()
 };
 
 // Rounding to integers moves a sum by at most half a vocabulary; the host's sums, of at most as many
@@ -248,7 +281,7 @@ __device__ void choose_by_id(const Rows& rows, const Draw& draw, int part_size, 
   }
   __syncthreads();
   // Of the part, consecutive tokens each.
-  const int each = (part_size + kDrawThreads - 1) / kDrawThreads;
+  const int each = (part_size + kThreads - 1) / kThreads;
   const int part_begin = c.part * part_size;
   const int part_end = min(rows.vocab, part_begin + part_size);
   const int begin = min(part_end, part_begin + thread * each), end = min(part_end, begin + each);
@@ -283,7 +316,7 @@ __device__ void choose_from_list(const Rows& rows, const Draw& draw, const Key* 
       thread < limit ? tempered(draw, logit_of(keys[thread]), logit_of(keys[0])) : 0.0f;
   const Sum own = integer(weight, rows.one);
   const Sum upto = scan(own, c.sums);
-  const Sum total = has_k ? c.sums[31] : c.sum.all;
+  const Sum total = has_k ? c.sums[kWarps] : c.sum.all;
   if (draw.top_p < 1) {
     const Sum least = max(Sum{1}, fraction(draw.top_p, total));
     if (thread == 0) c.crossing = -1;
@@ -299,14 +332,14 @@ __device__ void choose_from_list(const Rows& rows, const Draw& draw, const Key* 
   const int last = draw.top_p < 1 ? c.crossing : limit - 1;
   const Sum kept = thread <= last && weight >= draw.min_p ? own : 0;
   const Sum kept_upto = scan(kept, c.sums);
-  const Sum all = c.sums[31], wanted = fraction(draw.part, all);
+  const Sum all = c.sums[kWarps], wanted = fraction(draw.part, all);
   // A nucleus is gone through from the least likely on.
   const Sum before = draw.top_p < 1 ? all - kept_upto : kept_upto - kept;
   if (kept > 0 && is_between(before, wanted, before + kept, c.margin)) c.chosen = keys[thread];
 }
 
 // Grid: (row).
-__global__ void __launch_bounds__(kDrawThreads)
+__global__ void __launch_bounds__(kThreads)
     choose(Rows rows, int part_size, const Bound* bounds, const Key* gathered, const Part* parts,
            Drawn* drawn) {
   __shared__ Key keys[kGathered];
@@ -320,9 +353,15 @@ __global__ void __launch_bounds__(kDrawThreads)
   }
   const Part* of_row = parts + blockIdx.x * kParts;
   if (thread < 32) {
-    const Part a = of_row[thread], b = of_row[thread + 32];
-    const Part sum{warp_total(a.plain + b.plain), warp_total(a.all + b.all),
-                   warp_total(a.kept + b.kept), warp_total(a.positive + b.positive)};
+    Part sum{0, 0, 0, 0};
+    for (int i = thread; i < kParts; i += 32) {
+      sum.plain += of_row[i].plain;
+      sum.all += of_row[i].all;
+      sum.kept += of_row[i].kept;
+      sum.positive += of_row[i].positive;
+    }
+    sum = {warp_total(sum.plain), warp_total(sum.all), warp_total(sum.kept),
+           warp_total(sum.positive)};
     if (thread == 0) {
       c.sum = sum;
       c.margin = margin_of(sum.all, rows.vocab);
@@ -336,9 +375,9 @@ __global__ void __launch_bounds__(kDrawThreads)
     if (!narrows) {
       choose_by_id(rows, draw, part_size, of_row, max, c);
     } else if (bound.count <= kGathered) {
-      int size = kDepth;
+      int size = 32;
       while (size < bound.count) size *= 2;
-      for (int i = thread; i < size; i += kDrawThreads) {
+      for (int i = thread; i < size; i += kThreads) {
         keys[i] = i < bound.count ? gathered[blockIdx.x * kGathered + i] : 0;
       }
       sort_keys(keys, size);
@@ -383,11 +422,11 @@ void draw(Context& context, const float* logits, std::int64_t vocab, std::span<c
   launch({"draw: maxima of the logits", dim3(kChunks / (kThreads / 32), n), kThreads, 0,
           context.stream},
          find_maxima, rows, chunk, maxima);
-  launch({"draw: bound of the largest", n, kDrawThreads, 0, context.stream}, find_bound, rows,
-         maxima, bounds);
+  launch({"draw: bound of the largest", n, kThreads, 0, context.stream}, find_bound, rows, maxima,
+         bounds);
   launch({"draw: weigh the logits", dim3(kParts, n), kThreads, 0, context.stream}, weigh, rows,
          part, bounds, gathered, parts);
-  launch({"draw: choose", n, kDrawThreads, 0, context.stream}, choose, rows, part, bounds, gathered,
+  launch({"draw: choose", n, kThreads, 0, context.stream}, choose, rows, part, bounds, gathered,
          parts, drawn);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -14,6 +15,7 @@
 #include "cuda/gpu.h"
 #include "io/test_files.h"
 #include "ops/head.h"
+#include "ops/linear.h"
 #include "ops/parity/memory.h"
 #include "paths.h"
 
@@ -35,8 +37,9 @@ SamplingParams setting(std::size_t i) {
 // The head of rows on the GPU, whose logits spread differently; hidden sizes of 1 give many equal ones.
 class HeadRows {
  public:
-  HeadRows(std::int64_t vocab, std::int64_t hidden, std::size_t count)
-      : backend_(make_cuda_backend({.activations = Activations::kF32})),
+  HeadRows(std::int64_t vocab, std::int64_t hidden, std::size_t count,
+           Activations activations = Activations::kF32)
+      : backend_(make_cuda_backend({.activations = activations})),
         memory_(*backend_),
         vocab_(static_cast<std::size_t>(vocab)),
         rows_(count) {
@@ -46,6 +49,7 @@ class HeadRows {
       const float scales[] = {4, 0.5f, 20, 0};
       x[i] *= scales[i / static_cast<std::size_t>(hidden) % 4];
     }
+    memory_.align_weights();
     args_.x = memory_.input("x", x, hidden);
     args_.weight = memory_.weight(5, "weight", WeightFormat::kBf16, vocab, hidden);
     args_.rows = rows_;
@@ -108,21 +112,32 @@ class HeadRows {
   void time(const char* what, const Draw& draw) {
     const std::vector<Draw> draws(rows_.size(), draw);
     args_.draws = draws;
-    constexpr int kTimes = 50;
+    time(what, [&] { head_draw(*backend_, args_); });
+  }
+  // The product alone, with outputs of half the size.
+  void time_product() {
+    const auto count = static_cast<std::int64_t>(rows_.size());
+    LinearArgs args{.x = args_.x};
+    args.add(args_.weight, memory_.output("out", count, static_cast<std::int64_t>(vocab_)));
+    time("product", [&] { linear(*backend_, args); });
+  }
+
+ private:
+  void time(const char* what, const std::function<void()>& op) {
+    constexpr int kTimes = 200;
     std::chrono::steady_clock::time_point begin;
-    for (int i = -5; i < kTimes; ++i) {
+    for (int i = -50; i < kTimes; ++i) {
       if (i == 0) {
         backend_->synchronize();
         begin = std::chrono::steady_clock::now();
       }
-      head_draw(*backend_, args_);
+      op();
     }
     backend_->synchronize();
     const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - begin;
-    std::printf("head_draw of %zu rows, %s: %.1f us\n", rows_.size(), what, us.count() / kTimes);
+    std::printf("%zu rows, %s: %.1f us\n", rows_.size(), what, us.count() / kTimes);
   }
 
- private:
   std::unique_ptr<Backend> backend_;
   OpMemory memory_;
   std::size_t vocab_;
@@ -293,7 +308,7 @@ TEST(SlowCudaDraw, WhatAStepTakes) {
       {"no filter", {.temperature = 1}},
       {"top_k 50", {.temperature = 1, .top_k = 50}},
       {"top_p 0.9 at 0.1", {.temperature = 0.1f, .top_p = 0.9f}},
-      {"a log probability", {.temperature = 1, .num_logprobs = 1}}};
+      {"all logits", {.temperature = 1, .logit_bias = {{1, 0.0f}}}}};
   for (const int requests : {1, 32, 128}) {
     for (int turn = 0; turn < 2; ++turn) {
       for (const auto& [name, sampling] : kinds) {
@@ -316,14 +331,19 @@ TEST(SlowCudaDraw, WhatAStepTakes) {
   }
 }
 
+// The head over a vocabulary of 163,840 with a width of 64, so that little of it is the product.
 TEST(SlowCudaDraw, WhatTheOpTakes) {
   BALTORO_NEEDS_GPU();
   for (const std::size_t count : {std::size_t{1}, std::size_t{32}, std::size_t{128}}) {
-    HeadRows rows(163840, 64, count);
-    rows.time("greedy", {.temperature = 0});
-    rows.time("no filter", {.part = 0.3});
-    rows.time("no filter, T 0.7", {.part = 0.3, .temperature = 0.7f});
-    rows.time("top_k 50", {.part = 0.3, .top_k = 50});
+    HeadRows rows(163840, 64, count, Activations::kBf16);
+    for (int turn = 0; turn < 2; ++turn) {
+      rows.time_product();
+      rows.time("greedy", {.temperature = 0});
+      rows.time("no filter", {.part = 0.3});
+      rows.time("no filter, T 0.7", {.part = 0.3, .temperature = 0.7f});
+      rows.time("top_k 50", {.part = 0.3, .top_k = 50});
+      rows.time("top_p 0.9", {.part = 0.3, .top_p = 0.9f});
+    }
   }
 }
 
