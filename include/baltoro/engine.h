@@ -22,10 +22,6 @@ namespace baltoro {
 class Session;
 class Snapshot;
 
-// Where a GPU's routed experts are: kDevice in its memory; kHost in that of the host, which computes
-// them; kAuto on the device where all fits.
-enum class ExpertPlace : std::uint8_t { kAuto, kHost, kDevice };
-
 struct EngineOptions {
   // "cpu", "reference" (scalar, double accumulation, slow), or "cuda[:N]" in builds that have it.
   std::string device = "cpu";
@@ -94,6 +90,9 @@ struct EngineInfo {
   std::int64_t decode_weight_bytes = 0;
   std::int64_t cache_bytes_per_token = 0;  // MLA cache as this backend stores it
   std::int64_t state_bytes = 0;            // one KDA and conv state
+  // Of both, what layers that the CPU computes beside a GPU keep in memory of the host.
+  std::int64_t host_cache_bytes_per_token = 0;
+  std::int64_t host_state_bytes = 0;
   // Of configuration, tensors and activation type; guards saved sessions.
   std::uint64_t fingerprint = 0;
   std::int64_t max_batch_rows = 0;  // of one pass

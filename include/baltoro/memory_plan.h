@@ -5,17 +5,21 @@
 
 namespace baltoro {
 
+// Where a GPU's routed experts are: kDevice in its memory; kHost in that of the host, which computes
+// them; kAuto on the device where all fits.
+enum class ExpertPlace : std::uint8_t { kAuto, kHost, kDevice };
+
 // Bytes, unless said otherwise. No plan changes a token or a logit: it says where bytes come from.
 struct MemoryPlan {
   std::uint64_t limit = 0;  // all that the process may take, the page cache of its weights included
   std::uint64_t working = 0;  // of it: the program, activations, scratch, the state of one sequence
   std::uint64_t minimum = 0;  // the smallest limit that would do
 
-  bool copies = true;               // resident weights are copies in huge pages, else mapped files
-  std::uint64_t resident = 0;       // weights that stay in memory
-  std::uint64_t streamed = 0;       // weights outside of the routed experts, read in every pass
-  std::uint64_t stream_window = 0;  // of them in memory at a time
-  std::int64_t streamed_layers = 0;
+  bool copies = true;                // resident weights are copies in huge pages, else mapped files
+  std::uint64_t resident = 0;        // weights that stay in memory
+  std::uint64_t streamed = 0;        // weights outside of the routed experts, read in every pass
+  std::uint64_t stream_window = 0;   // of them in memory at a time
+  std::int64_t streamed_layers = 0;  // the last of those that the host has
   bool head_streamed = false;
   std::uint64_t experts = 0;       // routed experts that stay in the files, read when chosen
   std::uint64_t expert_cache = 0;  // of them in memory at a time
@@ -28,7 +32,9 @@ struct MemoryPlan {
   std::uint64_t device_limit = 0;
   std::uint64_t device_working = 0;
   std::uint64_t device_weights = 0;
-  bool experts_on_host = false;
+  std::int64_t device_layers = 0;  // the last ones, with the head
+  std::int64_t host_layers = 0;    // those before, which the CPU computes
+  bool experts_on_host = false;    // of all layers
 
   bool all_resident() const { return streamed == 0 && experts == 0; }
 };

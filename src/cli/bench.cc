@@ -68,19 +68,28 @@ void check_memory(const ModelBench& bench, const EngineInfo& info) {
   const std::int64_t depth = largest(bench.depths);
   const std::int64_t tokens = std::max(largest(bench.prompts), largest(bench.generated));
   const std::int64_t batch = largest(bench.batches);
-  const double bytes =
-      static_cast<double>(batch) * (static_cast<double>(info.state_bytes) +
-                                    (static_cast<double>(depth) + static_cast<double>(tokens)) *
-                                        static_cast<double>(info.cache_bytes_per_token));
-  const bool device = info.memory.device_limit > 0;
-  const std::uint64_t limit = device ? info.memory.device_limit : info.memory.limit;
-  if (bytes <= static_cast<double>(limit)) return;
-  fail(
-      ErrorCode::kDoesNotFit,
-      "--batch {}, --depth {} and {} tokens behind it take {} of cache and state, and the limit is "
-      "{}; fewer of them, or a larger {}",
-      batch, depth, tokens, human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))),
-      human_bytes(limit), device ? "--device-memory" : "--memory");
+  const auto check = [&](std::int64_t state, std::int64_t cache, std::uint64_t limit,
+                         const char* option) {
+    const double bytes =
+        static_cast<double>(batch) *
+        (static_cast<double>(state) +
+         (static_cast<double>(depth) + static_cast<double>(tokens)) * static_cast<double>(cache));
+    if (bytes <= static_cast<double>(limit)) return;
+    fail(ErrorCode::kDoesNotFit,
+         "--batch {}, --depth {} and {} tokens behind it take {} of cache and state, and the limit "
+         "is {}; fewer of them, or a larger {}",
+         batch, depth, tokens, human_bytes(static_cast<std::uint64_t>(std::min(bytes, 1e18))),
+         human_bytes(limit), option);
+  };
+  const MemoryPlan& plan = info.memory;
+  if (plan.device_limit == 0) {
+    check(info.state_bytes, info.cache_bytes_per_token, plan.limit, "--memory");
+    return;
+  }
+  check(info.state_bytes - info.host_state_bytes,
+        info.cache_bytes_per_token - info.host_cache_bytes_per_token, plan.device_limit,
+        "--device-memory");
+  check(info.host_state_bytes, info.host_cache_bytes_per_token, plan.limit, "--memory");
 }
 
 // Where the time of decoding steps goes, in place of the rows.

@@ -11,6 +11,12 @@ namespace {
 
 std::uint64_t copied_bytes(const MemoryPlan& plan) { return plan.copies ? plan.resident : 0; }
 
+std::string layers_of_cpu(const MemoryPlan& plan) {
+  if (plan.host_layers == 0) return "";
+  return fmt::format(" of the last {} of {} layers, the first {} on the CPU", plan.device_layers,
+                     plan.device_layers + plan.host_layers, plan.host_layers);
+}
+
 std::string rate(std::uint64_t bytes, double seconds) {
   return seconds > 0 ? fmt::format("{:.2f} s, {:.2f} GB/s", seconds,
                                    static_cast<double>(bytes) / seconds / 1e9)
@@ -23,11 +29,11 @@ std::string describe(const MemoryPlan& plan, std::int64_t decode_bytes, int inde
   std::string device;
   if (plan.device_limit > 0) {
     device = fmt::format(
-        "{:<{}}{} of GPU memory; activations and state {}, weights {}; routed experts {}\n",
+        "{:<{}}{} of GPU memory; activations and state {}, weights {}{}; routed experts {}\n",
         "device", indent, human_bytes(plan.device_limit), human_bytes(plan.device_working),
-        human_bytes(plan.device_weights),
+        human_bytes(plan.device_weights), layers_of_cpu(plan),
         plan.experts_on_host ? "computed by the host" : "on the GPU");
-    if (!plan.experts_on_host) return device;
+    if (!plan.experts_on_host && plan.host_layers == 0) return device;
   }
   const bool unlimited = plan.limit == std::numeric_limits<std::uint64_t>::max();
   std::string out =
@@ -66,6 +72,8 @@ nlohmann::ordered_json to_json(const MemoryPlan& plan) {
           {"device_limit", plan.device_limit},
           {"device_working", plan.device_working},
           {"device_weights", plan.device_weights},
+          {"device_layers", plan.device_layers},
+          {"host_layers", plan.host_layers},
           {"experts_on_host", plan.experts_on_host}};
 }
 

@@ -82,7 +82,8 @@ Tally share(const Tally& all, std::int64_t chosen, std::int64_t num_experts) {
 
 }  // namespace
 
-EngineInfo describe(const Model& model, const Backend& backend, const SequenceState& state) {
+EngineInfo describe(const Model& model, const Backend& backend, const SequenceState& state,
+                    const MemoryPlan& plan) {
   const ModelConfig& config = model.config();
   const ModelWeights& weights = model.weights();
   Tally embedding, always, routed, chosen;
@@ -119,6 +120,10 @@ EngineInfo describe(const Model& model, const Backend& backend, const SequenceSt
   info.decode_weight_bytes = always.bytes + chosen.bytes;
   info.cache_bytes_per_token = static_cast<std::int64_t>(state.page_bytes()) / kBlockTokens;
   info.state_bytes = static_cast<std::int64_t>(state.slot_bytes());
+  info.memory = plan;
+  const StateBytes on_host = state.bytes_of(0, static_cast<std::size_t>(plan.host_layers));
+  info.host_cache_bytes_per_token = static_cast<std::int64_t>(on_host.page) / kBlockTokens;
+  info.host_state_bytes = static_cast<std::int64_t>(on_host.slot);
   return info;
 }
 

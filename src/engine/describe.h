@@ -9,6 +9,7 @@
 namespace baltoro {
 
 // Fills all of EngineInfo but `fingerprint` and `generation`.
-EngineInfo describe(const Model& model, const Backend& backend, const SequenceState& state);
+EngineInfo describe(const Model& model, const Backend& backend, const SequenceState& state,
+                    const MemoryPlan& plan);
 
 }  // namespace baltoro

@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "baltoro/engine.h"
+#include "engine/working_memory.h"
+#include "model/device_placement.h"
 #include "model/loader.h"
 #include "model/place_weights.h"
 #include "ops/backend.h"
@@ -29,20 +31,22 @@ class HollowModel {
   std::filesystem::path dir_;
 };
 
+// What the model's parts take of a device, one of its passes `working`.
+DeviceDemand device_demand(const std::filesystem::path& dir, const ModelConfig& config,
+                           const WorkingMemory& working);
+
 struct DevicePlan {
   std::uint64_t limit = 0;    // bytes of the device that may be taken
   std::uint64_t working = 0;  // activations, scratch, state
-  bool experts_on_host = false;
+  DevicePlacement place;
 };
 
-// Everything on the device where it fits, else the routed experts stay with the host; as
-// EngineOptions::experts wants it. Throws Error{kDoesNotFit} with the bytes of each part.
+// What choose_placement() finds for the free memory, or for EngineOptions::device_memory. Throws
+// Error{kDoesNotFit} with the bytes of each part, Error{kUnsupported, kUsage} for options that what
+// remains for the host does not have.
 DevicePlan plan_device(const std::filesystem::path& dir, const ModelConfig& config,
                        const EngineOptions& options, const Backend& device,
-                       std::uint64_t working_bytes);
-
-// The options of load_model() for that plan: files are mapped, but for experts that the host keeps.
-void adapt(LoadOptions& how, const DevicePlan& plan, const EngineOptions& options);
+                       const WorkingMemory& working);
 
 // Copies the weights to the device and completes the memory plan of `loaded`.
 PlacedWeights place_on_device(const DevicePlan& plan, const EngineOptions& options, Backend& device,

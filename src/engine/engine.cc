@@ -67,26 +67,42 @@ GenerationDefaults generation_defaults(const std::filesystem::path& dir,
 
 }  // namespace
 
-Engine::Impl::Impl(LoadedModel loaded, std::vector<Buffer> on_device,
-                   std::unique_ptr<Backend> chosen, const EngineOptions& options)
-    : backend(std::move(chosen)),
-      store(std::move(loaded.store)),
-      placed(std::move(on_device)),
-      model(std::move(loaded.config), std::move(loaded.weights), options.expert_activations),
-      mapped(loaded.plan.all_resident()
+Engine::Impl::Impl(EngineParts& parts, const EngineOptions& options)
+    : host(std::move(parts.host)),
+      backend(std::move(parts.backend)),
+      store(std::move(parts.loaded.store)),
+      placed(std::move(parts.placed.memory)),
+      model(std::move(parts.loaded.config), std::move(parts.loaded.weights),
+            options.expert_activations),
+      mapped(parts.loaded.plan.all_resident()
                  ? nullptr
-                 : std::make_unique<MappedWeights>(*store, model.weights(), loaded.plan)),
-      state(*backend, model.config(), state_format(options, model.config())),
+                 : std::make_unique<MappedWeights>(*store, model.weights(), parts.loaded.plan)),
+      state(backend_of_layers(parts.loaded.plan.host_layers), model.config(),
+            state_format(options, model.config())),
       pool(state),
       workspace(*backend, model.config(), options.max_batch_rows),
-      info(describe(model, *backend, state)) {
-  info.memory = loaded.plan;
+      segments(make_segments(parts.loaded.plan.host_layers)),
+      info(describe(model, *backend, state, parts.loaded.plan)) {
   info.max_batch_rows = options.max_batch_rows;
+  if (host == nullptr) return;
+  info.backend += fmt::format(", {} of {} layers on {}", info.memory.host_layers, info.num_layers,
+                              host->name());
+  info.num_threads = host->num_threads();
 }
 
-std::uint64_t Engine::Impl::planned_state_bytes(const SequenceState& state) {
-  // The live state and that of the last block boundary.
-  return 2 * state.slot_bytes() + 2048 / kBlockTokens * state.page_bytes();
+std::vector<Backend*> Engine::Impl::backend_of_layers(std::int64_t host_layers) const {
+  std::vector<Backend*> of_layer(model.config().layers.size(), backend.get());
+  std::fill_n(of_layer.begin(), host_layers, host.get());
+  return of_layer;
+}
+
+std::vector<Segment> Engine::Impl::make_segments(std::int64_t host_layers) {
+  const auto first = static_cast<int>(host_layers);
+  const auto end = static_cast<int>(model.config().num_layers);
+  if (host == nullptr) return {{*backend, workspace, 0, end}};
+  host_workspace.emplace(*host, model.config(), workspace.max_rows);
+  workspace.expect_arrivals(*backend, model.config());
+  return {{*host, *host_workspace, 0, first}, {*backend, workspace, first, end}};
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -97,14 +113,20 @@ MemoryPlan Engine::plan(const std::filesystem::path& given, const EngineOptions&
   const std::filesystem::path dir = without_end_slash(given);
   const std::unique_ptr<Backend> backend = make_backend(options);
   const ModelConfig config = load_config(dir, {.latent_norm_eps = options.latent_norm_eps});
-  return plan_memory(CheckpointFiles(dir), config, load_options(options, config, *backend));
+  return plan_memory(CheckpointFiles(dir), config,
+                     load_options(options, working_memory(options, config, *backend)));
 }
 
 std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
                                      const EngineOptions& options) try {
-  EngineParts parts = load_parts(given, options);
-  auto impl = std::make_unique<Impl>(std::move(parts.loaded), std::move(parts.placed.memory),
-                                     std::move(parts.backend), options);
+  return Impl::load(load_parts(given, options), options);
+} catch (const std::bad_alloc&) {
+  fail(ErrorCode::kOutOfMemory, "{}: out of memory while loading; free some, or use --load map",
+       given.string());
+}
+
+std::shared_ptr<Engine> Engine::Impl::load(EngineParts parts, const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>(parts, options);
   const ModelConfig& config = impl->model.config();
   EngineInfo& info = impl->info;
   info.load = parts.times;
@@ -113,9 +135,6 @@ std::shared_ptr<Engine> Engine::load(const std::filesystem::path& given,
                   state_variant(options, config, *impl->backend), impl->store->files());
   info.generation = generation_defaults(parts.dir, config);
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
-} catch (const std::bad_alloc&) {
-  fail(ErrorCode::kOutOfMemory, "{}: out of memory while loading; free some, or use --load map",
-       given.string());
 }
 
 const EngineInfo& Engine::info() const noexcept { return impl_->info; }

@@ -3,16 +3,19 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "baltoro/engine.h"
 #include "core/buffer.h"
+#include "engine/load_parts.h"
 #include "engine/state_pool.h"
 #include "engine/timeline.h"
 #include "io/weight_store.h"
 #include "model/loader.h"
 #include "model/mapped_weights.h"
 #include "model/model.h"
+#include "model/segment.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
 #include "ops/backend.h"
@@ -32,28 +35,30 @@ struct ItemProgress {
 };
 
 struct Engine::Impl {
-  // `on_device`: the memory of weights that were placed on the backend.
-  Impl(LoadedModel loaded, std::vector<Buffer> on_device, std::unique_ptr<Backend> chosen,
-       const EngineOptions& options);
-
-  // The state that a plan allows for: a sequence of 2,048 tokens.
-  static std::uint64_t planned_state_bytes(const SequenceState& state);
+  // Takes over what it needs of the parts.
+  Impl(EngineParts& parts, const EngineOptions& options);
+  static std::shared_ptr<Engine> load(EngineParts parts, const EngineOptions& options);
 
   // Runs the items to their ends. The mutex is held.
   void forward(std::span<BatchItem> items);
 
-  std::mutex mutex;  // guards everything below but `model` and `info`
-  std::unique_ptr<Backend> backend;
+  std::mutex mutex;                          // guards everything below but `model` and `info`
+  const std::shared_ptr<Backend> host;       // of the first layers, if a device has the others
+  const std::unique_ptr<Backend> backend;    // of all layers or the last, and of the head
   const std::unique_ptr<WeightStore> store;  // owns what the model's weights view;
   const std::vector<Buffer> placed;          // on a device this does
   const Model model;
   const std::unique_ptr<MappedWeights> mapped;  // null: all weights stay in memory
   SequenceState state;
   StatePool pool;
+  std::optional<Workspace> host_workspace;
   Workspace workspace;
+  const std::vector<Segment> segments;
   EngineInfo info;
 
  private:
+  std::vector<Backend*> backend_of_layers(std::int64_t host_layers) const;
+  std::vector<Segment> make_segments(std::int64_t host_layers);
   void check(std::span<const BatchItem> items) const;
   void start(std::span<BatchItem> items);
   // Chooses the rows of the next pass; false where no item has rows left.

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "engine/engine_impl.h"
 #include "engine/session_impl.h"
+#include "engine/working_memory.h"
 #include "ops/head.h"
 
 namespace baltoro {
@@ -122,9 +123,12 @@ bool Engine::Impl::plan_pass() {
 
 void Engine::Impl::yield_to_state() {
   if (mapped == nullptr) return;
-  const std::uint64_t used = static_cast<std::uint64_t>(pool.slots_in_use()) * state.slot_bytes() +
-                             static_cast<std::uint64_t>(pool.pages_in_use()) * state.page_bytes();
-  const std::uint64_t planned = planned_state_bytes(state);
+  // Of the host's memory.
+  const std::int64_t layers = info.num_layers - info.memory.device_layers;
+  const StateBytes bytes = state.bytes_of(0, static_cast<std::size_t>(layers));
+  const std::uint64_t used = static_cast<std::uint64_t>(pool.slots_in_use()) * bytes.slot +
+                             static_cast<std::uint64_t>(pool.pages_in_use()) * bytes.page;
+  const std::uint64_t planned = planned_state_bytes(bytes);
   mapped->yield_to_state(used > planned ? used - planned : 0);
 }
 
@@ -136,7 +140,7 @@ void Engine::Impl::run_pass() {
     batch.drawn = drawn();
   }
   yield_to_state();
-  const ConstTensorView normed = model.forward(*backend, batch, state, workspace, mapped.get());
+  const ConstTensorView normed = model.forward(segments, batch, state, mapped.get());
   // Where only last rows are wanted of all items, the head need not wait until the rows are checked.
   const bool head_follows = all_end_in_pass();
   if (!head_follows) backend->synchronize();

@@ -1,39 +1,20 @@
 #include "engine/host_experts.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/dtype.h"
 #include "core/error.h"
+#include "core/narrow.h"
 #include "ops/expert_mlp.h"
 #include "ops/forwarding_backend.h"
 
 namespace baltoro {
 namespace {
 
-void widen(const void* from, DType dtype, float* to, std::int64_t count) {
-  if (dtype == DType::kF32) {
-    std::copy_n(static_cast<const float*>(from), count, to);
-    return;
-  }
-  const auto* bits = static_cast<const std::uint16_t*>(from);
-  std::transform(bits, bits + count, to, bf16_to_f32);
-}
-
-// The values are representable: they were rounded by the op.
-void narrow(const float* from, DType dtype, void* to, std::int64_t count) {
-  if (dtype == DType::kF32) {
-    std::copy_n(from, count, static_cast<float*>(to));
-    return;
-  }
-  std::transform(from, from + count, static_cast<std::uint16_t*>(to), f32_to_bf16);
-}
-
 class HostExperts final : public ForwardingBackend {
  public:
-  HostExperts(std::unique_ptr<Backend> device, std::unique_ptr<Backend> host)
+  HostExperts(std::unique_ptr<Backend> device, std::shared_ptr<Backend> host)
       : ForwardingBackend(*device),
         device_(std::move(device)),
         host_(std::move(host)),
@@ -96,7 +77,7 @@ class HostExperts final : public ForwardingBackend {
   }
 
   std::unique_ptr<Backend> device_;
-  std::unique_ptr<Backend> host_;
+  std::shared_ptr<Backend> host_;
   std::string name_;
   Buffer z_, out_, ids_, weights_;
   std::vector<float> z_f32_, out_f32_;
@@ -105,7 +86,7 @@ class HostExperts final : public ForwardingBackend {
 }  // namespace
 
 std::unique_ptr<Backend> make_host_experts(std::unique_ptr<Backend> device,
-                                           std::unique_ptr<Backend> host) {
+                                           std::shared_ptr<Backend> host) {
   return std::make_unique<HostExperts>(std::move(device), std::move(host));
 }
 

@@ -9,8 +9,9 @@
 namespace baltoro {
 
 // Every op runs on `device` but expert_mlp, which runs on `host` (a backend of host memory with the
-// same activations). Bits are those of the host's experts.
+// same activations, which may run other ops while the device has none of a pass). Bits are those of
+// the host's experts.
 std::unique_ptr<Backend> make_host_experts(std::unique_ptr<Backend> device,
-                                           std::unique_ptr<Backend> host);
+                                           std::shared_ptr<Backend> host);
 
 }  // namespace baltoro

@@ -1,6 +1,7 @@
 #include "engine/load_parts.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
+#include "engine/host_experts.h"
 #include "engine/make_backend.h"
 #include "engine/working_memory.h"
 #include "ops/batch.h"
@@ -55,6 +57,24 @@ void check_experts(const EngineOptions& options, const std::filesystem::path& di
   }
 }
 
+// What is placed on a device whole is read from maps.
+void map_all(LoadOptions& how) {
+  how.mode = LoadMode::kMap;
+  how.memory_limit = std::numeric_limits<std::uint64_t>::max();
+}
+
+// The CPU beside a device, which computes the routed experts, the first layers, or both.
+void leave_to_host(const DevicePlacement& place, const ModelConfig& config,
+                   const EngineOptions& options, LoadOptions& how, EngineParts& parts) {
+  const std::shared_ptr<Backend> host = make_host_backend(options);
+  how.first_device_layer = static_cast<std::int64_t>(place.first_layer);
+  how.working_bytes = working_memory(options, config, *host).with_states(0, place.first_layer);
+  if (place.experts_on_host) {
+    parts.backend = make_host_experts(std::move(parts.backend), host);
+  }
+  if (place.first_layer > 0) parts.host = host;
+}
+
 }  // namespace
 
 void check_options(const EngineOptions& options) {
@@ -80,32 +100,38 @@ void check_options(const EngineOptions& options) {
   }
 }
 
-LoadOptions load_options(const EngineOptions& options, const ModelConfig& config,
-                         Backend& backend) {
+LoadOptions load_options(const EngineOptions& options, const WorkingMemory& working) {
   LoadOptions how;
   how.mode = options.load;
   how.memory_limit = options.memory_limit;
-  how.working_bytes = working_bytes(options, config, backend);
+  how.working_bytes = working.total();
   how.progress = options.progress;
   return how;
 }
 
 EngineParts load_parts(const std::filesystem::path& given, const EngineOptions& options) {
   check_options(options);
+  return load_parts(given, options, make_backend(options));
+}
+
+EngineParts load_parts(const std::filesystem::path& given, const EngineOptions& options,
+                       std::unique_ptr<Backend> backend) {
   EngineParts parts;
-  parts.backend = make_backend(options);
+  parts.backend = std::move(backend);
   if (options.random_weights) {
     parts.hollow = std::make_unique<HollowModel>(given, *parts.backend);
   }
   parts.dir = without_end_slash(parts.hollow ? parts.hollow->dir() : given);
   ModelConfig config = load_config(parts.dir, {.latent_norm_eps = options.latent_norm_eps});
-  LoadOptions how = load_options(options, config, *parts.backend);
+  const WorkingMemory working = working_memory(options, config, *parts.backend);
+  LoadOptions how = load_options(options, working);
   std::optional<DevicePlan> on_device;
   if (!parts.backend->uses_host_memory()) {
-    on_device = plan_device(parts.dir, config, options, *parts.backend, how.working_bytes);
-    adapt(how, *on_device, options);
-    if (on_device->experts_on_host) {
-      parts.backend = with_host_experts(std::move(parts.backend), options);
+    on_device = plan_device(parts.dir, config, options, *parts.backend, working);
+    if (on_device->place.all()) {
+      map_all(how);
+    } else {
+      leave_to_host(on_device->place, config, options, how, parts);
     }
   }
   Stopwatch watch;

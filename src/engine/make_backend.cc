@@ -3,12 +3,10 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "core/error.h"
 #include "cpu/backend.h"
 #include "cuda/backend.h"
-#include "engine/host_experts.h"
 #include "ops/reference/reference_backend.h"
 
 namespace baltoro {
@@ -26,16 +24,11 @@ std::optional<int> cuda_index(std::string_view device) {
   return index;
 }
 
+}  // namespace
+
 std::unique_ptr<Backend> make_host_backend(const EngineOptions& options) {
   return make_cpu_backend(
       {.activations = options.activations, .num_threads = options.num_threads, .isa = options.isa});
-}
-
-}  // namespace
-
-std::unique_ptr<Backend> with_host_experts(std::unique_ptr<Backend> device,
-                                           const EngineOptions& options) {
-  return make_host_experts(std::move(device), make_host_backend(options));
 }
 
 std::unique_ptr<Backend> make_backend(const EngineOptions& options) {

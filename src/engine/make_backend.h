@@ -12,8 +12,7 @@ namespace baltoro {
 // make_cpu_backend.
 std::unique_ptr<Backend> make_backend(const EngineOptions& options);
 
-// The device with routed experts on the CPU (engine/host_experts.h).
-std::unique_ptr<Backend> with_host_experts(std::unique_ptr<Backend> device,
-                                           const EngineOptions& options);
+// The CPU, which computes what a device has no room for.
+std::unique_ptr<Backend> make_host_backend(const EngineOptions& options);
 
 }  // namespace baltoro

@@ -135,10 +135,10 @@ void write_pages(Writer& writer, const Timeline& timeline) {
   std::int64_t rows_left = timeline.position();
   for (std::int32_t page : timeline.pages) {
     const auto rows = static_cast<std::size_t>(std::min(rows_left, kBlockTokens));
-    for (std::span<std::byte> part : state.page_parts(page)) {
-      image.assign(part.size(), std::byte{0});
-      state.fetch(part.first(part.size() / static_cast<std::size_t>(kBlockTokens) * rows),
-                  image.data());
+    for (const StatePart& part : state.page_parts(page)) {
+      image.assign(part.bytes.size(), std::byte{0});
+      part.fetch(
+          std::span(image).first(image.size() / static_cast<std::size_t>(kBlockTokens) * rows));
       writer.write(image);
     }
     rows_left -= kBlockTokens;
@@ -147,20 +147,19 @@ void write_pages(Writer& writer, const Timeline& timeline) {
 
 void write_slot(Writer& writer, SequenceState& state, std::int32_t slot) {
   std::vector<std::byte> image;
-  for (std::span<std::byte> part : state.slot_parts(slot)) {
-    image.resize(part.size());
-    state.fetch(part, image.data());
+  for (const StatePart& part : state.slot_parts(slot)) {
+    image.resize(part.bytes.size());
+    part.fetch(image);
     writer.write(image);
   }
 }
 
-void read_parts(Reader& reader, SequenceState& state,
-                const std::vector<std::span<std::byte>>& parts) {
+void read_parts(Reader& reader, const std::vector<StatePart>& parts) {
   std::vector<std::byte> image;
-  for (std::span<std::byte> part : parts) {
-    image.resize(part.size());
+  for (const StatePart& part : parts) {
+    image.resize(part.bytes.size());
     reader.read(image);
-    state.store(image, part.data());
+    part.store(image);
   }
 }
 
@@ -213,13 +212,13 @@ std::unique_ptr<Timeline> restore_timeline(StatePool& pool, const EngineInfo& in
   check_tokens(timeline->tokens, info.vocab_size, file);
   timeline->own_pages(0, timeline->position());
   SequenceState& state = pool.state();
-  read_parts(reader, state, state.slot_parts(timeline->live_slot));
+  read_parts(reader, state.slot_parts(timeline->live_slot));
   if (timeline->needs_boundary()) {
     timeline->make_boundary_slot();
-    read_parts(reader, state, state.slot_parts(timeline->boundary_slot));
+    read_parts(reader, state.slot_parts(timeline->boundary_slot));
   }
   for (std::int32_t page : timeline->pages) {
-    read_parts(reader, state, state.page_parts(page));
+    read_parts(reader, state.page_parts(page));
   }
   const std::uint32_t computed = reader.crc();
   std::uint32_t stored = 0;

@@ -1,6 +1,7 @@
 #include "engine/state_budget.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ops/batch.h"
 
@@ -9,6 +10,19 @@ namespace {
 
 std::uint64_t positive(std::uint64_t all, std::uint64_t part) {
   return all > part ? all - part : 0;
+}
+
+// The largest sum of states and pages whose part with one side, `state` of a state and `cache` of a
+// token's, stays within `room`.
+std::uint64_t bound_by(const EngineInfo& info, std::uint64_t room, std::int64_t state,
+                       std::int64_t cache) {
+  const auto share = [](std::int64_t part, std::int64_t all) {
+    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
+  };
+  const double most =
+      std::max(share(state, info.state_bytes), share(cache, info.cache_bytes_per_token));
+  if (most == 0) return std::numeric_limits<std::uint64_t>::max();
+  return static_cast<std::uint64_t>(static_cast<double>(room) / most);
 }
 
 std::uint64_t page_bytes(const EngineInfo& info) {
@@ -32,13 +46,18 @@ std::uint64_t default_state_bytes(const EngineInfo& info) {
   const MemoryPlan& plan = info.memory;
   // Of one sequence of 2,048 tokens, which the plan counts as working memory.
   const std::uint64_t planned = fixed_bytes(info, 2048, 1);
-  if (plan.device_limit > 0) {
-    // Less what pools grow by in vain.
-    return planned + positive(plan.device_limit, plan.device_working + plan.device_weights) / 8 * 7;
-  }
-  if (plan.all_resident()) return planned + positive(plan.limit, plan.working + plan.resident);
   // Beside weights in files, what states take is taken from the experts' cache.
-  return planned + positive(plan.limit, plan.minimum) / 2;
+  const std::uint64_t host = plan.all_resident()
+                                 ? positive(plan.limit, plan.working + plan.resident)
+                                 : positive(plan.limit, plan.minimum) / 2;
+  if (plan.device_limit == 0) return planned + host;
+  // Less what pools grow by in vain.
+  const std::uint64_t device =
+      positive(plan.device_limit, plan.device_working + plan.device_weights) / 8 * 7;
+  const std::int64_t state = info.host_state_bytes, cache = info.host_cache_bytes_per_token;
+  return planned + std::min(bound_by(info, host, state, cache),
+                            bound_by(info, device, info.state_bytes - state,
+                                     info.cache_bytes_per_token - cache));
 }
 
 std::uint64_t default_prefix_bytes(const EngineInfo& info, std::uint64_t state_bytes) {

@@ -1,11 +1,12 @@
 #include "engine/working_memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
-#include "engine/engine_impl.h"
 #include "model/sequence_state.h"
 #include "model/workspace.h"
+#include "ops/batch.h"
 
 namespace baltoro {
 namespace {
@@ -38,13 +39,26 @@ StateFormat state_format(const EngineOptions& options, const ModelConfig& config
           .fp8_latents = fp8};
 }
 
-std::uint64_t working_bytes(const EngineOptions& options, const ModelConfig& config,
-                            Backend& backend) {
+std::uint64_t planned_state_bytes(const StateBytes& bytes) {
+  return 2 * bytes.slot + 2048 / kBlockTokens * bytes.page;
+}
+
+std::uint64_t WorkingMemory::with_states(std::size_t begin, std::size_t end) const {
+  const auto at = [&](std::size_t i) { return states.begin() + static_cast<std::ptrdiff_t>(i); };
+  return std::accumulate(at(begin), at(end), pass);
+}
+
+WorkingMemory working_memory(const EngineOptions& options, const ModelConfig& config,
+                             Backend& backend) {
   // Made to be measured: untouched memory costs nothing.
   const Workspace workspace(backend, config, options.max_batch_rows);
   const SequenceState state(backend, config, state_format(options, config));
-  return workspace.bytes() + Engine::Impl::planned_state_bytes(state) +
-         scratch_bytes(config, options.max_batch_rows);
+  WorkingMemory memory;
+  memory.pass = workspace.bytes() + scratch_bytes(config, options.max_batch_rows);
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    memory.states.push_back(planned_state_bytes(state.bytes_of(i, i + 1)));
+  }
+  return memory;
 }
 
 }  // namespace baltoro

@@ -293,6 +293,12 @@ void explain_steps(const ExplainOptions& options, Roof& roof,
          "{}: some weights stay in the files, whose reads are no part of an op; give more --memory",
          options.dir.string());
   }
+  if (parts.host != nullptr) {
+    fail(ErrorCode::kDoesNotFit,
+         "{}: the GPU has no room for the first {} layers, and steps are explained on one backend; "
+         "give more --device-memory, or use --device cpu",
+         options.dir.string(), parts.loaded.plan.host_layers);
+  }
   const Model model(parts.loaded.config, parts.loaded.weights);
   const PartClock clock = options.clock.value_or(
       parts.backend->uses_host_memory() ? PartClock::kOps : PartClock::kLeftOut);

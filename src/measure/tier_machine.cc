@@ -60,7 +60,7 @@ plan::TierSide device_side(const EngineOptions& options, const ModelConfig& conf
   const std::uint64_t free_bytes = device.free_memory().value_or(0);
   const std::uint64_t limit = std::min(free_bytes, options.device_memory.value_or(free_bytes));
   side.hardware.memory_bytes = measured(static_cast<double>(limit));
-  side.working_bytes = static_cast<double>(working_bytes(options, config, device));
+  side.working_bytes = static_cast<double>(working_memory(options, config, device).total());
   return side;
 }
 
@@ -87,7 +87,8 @@ plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config
   const std::uint64_t limit = options.memory_limit.value_or(default_memory_limit());
   side.hardware.memory_bytes = measured(static_cast<double>(limit));
   side.working_bytes =
-      static_cast<double>(resident_memory_bytes() + working_bytes(on_host, config, *backend));
+      static_cast<double>(resident_memory_bytes() +
+                          working_memory(on_host, config, *backend).total());
   return side;
 }
 

@@ -271,13 +271,19 @@ BoundWeights bind(const ModelConfig& config, WeightStore& store, const Partition
 MemoryPlan plan_memory(const CheckpointFiles& files, const ModelConfig& config,
                        const LoadOptions& options) {
   WeightSizes sizes = weight_sizes(files, config, options.partition.size);
-  if (options.trunk_on_device) {
-    sizes.embedding = sizes.head = 0;
-    std::fill(sizes.trunk.begin(), sizes.trunk.end(), 0);
+  if (options.first_device_layer) {
+    if (*options.first_device_layer == 0) sizes.embedding = 0;
+    sizes.head = 0;
+    sizes.trunk.resize(static_cast<std::size_t>(*options.first_device_layer));
   }
   const std::uint64_t limit = options.memory_limit.value_or(default_memory_limit());
   const std::uint64_t working = resident_memory_bytes() + options.working_bytes;
-  return plan_memory(sizes, {options.mode, limit, working}, files.path().string());
+  MemoryPlan plan = plan_memory(sizes, {options.mode, limit, working}, files.path().string());
+  if (options.first_device_layer) {
+    plan.host_layers = *options.first_device_layer;
+    plan.device_layers = config.num_layers - plan.host_layers;
+  }
+  return plan;
 }
 
 LoadedModel load_model(const std::filesystem::path& dir, ModelConfig config,
@@ -287,10 +293,7 @@ LoadedModel load_model(const std::filesystem::path& dir, ModelConfig config,
   CheckpointFiles files(dir);
   model.plan = plan_memory(files, model.config, options);
   WeightStoreOptions store_options;
-  store_options.maps = [planned = stays_in_file(model.plan, model.config),
-                        trunk = options.trunk_on_device](const TensorInfo& tensor) {
-    return (trunk && !is_expert_tensor(tensor.name)) || planned(tensor);
-  };
+  store_options.maps = stays_in_file(model.plan, model.config);
   store_options.spare_page_cache =
       !model.plan.all_resident() || (options.memory_limit && model.plan.copies);
   model.store = std::make_unique<WeightStore>(std::move(files), store_options);

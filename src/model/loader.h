@@ -45,8 +45,9 @@ struct LoadOptions {
   // Of it, what the caller needs beside weights and the memory that the process already has.
   std::uint64_t working_bytes = 0;
   Partition partition;
-  // All but the routed experts goes to a device from the mapped files: the plan is about experts.
-  bool trunk_on_device = false;
+  // From this layer on all but the routed experts goes to a device from the mapped files, with the
+  // head, and from layer 0 on with the embedding: the plan is about the rest. Absent: nothing.
+  std::optional<std::int64_t> first_device_layer = std::nullopt;
   LoadProgress progress;
 };
 

@@ -81,7 +81,8 @@ MappedWeights::MappedWeights(const WeightStore& store, const ModelWeights& weigh
     : plan_(plan), experts_(expert_bytes(store, weights, expert_ranges_)) {
   for (const FileReader& file : store.files().files()) read_exactly(file);
   const std::size_t num_layers = weights.layers.size();
-  const std::size_t first_streamed = num_layers - static_cast<std::size_t>(plan.streamed_layers);
+  const std::size_t first_streamed =
+      num_layers - static_cast<std::size_t>(plan.device_layers + plan.streamed_layers);
   for (std::size_t l = 0; l < num_layers; ++l) {
     parts_.push_back({.ranges = ranges_of(store, weights.layers[l]), .stays = l < first_streamed});
   }

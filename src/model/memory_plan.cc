@@ -151,14 +151,19 @@ MemoryPlan plan_memory(const WeightSizes& sizes, const MemoryRequest& request,
 
 std::function<bool(const TensorInfo&)> stays_in_file(const MemoryPlan& plan,
                                                      const ModelConfig& config) {
-  const auto first_streamed = static_cast<std::size_t>(config.num_layers - plan.streamed_layers);
-  return [plan, first_streamed, tied = config.tie_word_embeddings](const TensorInfo& tensor) {
-    if (!plan.copies) return true;
-    if (is_expert_tensor(tensor.name)) return plan.experts > 0;
+  const std::int64_t host_layers = config.num_layers - plan.device_layers;
+  const auto first_mapped = static_cast<std::size_t>(host_layers - plan.streamed_layers);
+  const bool on_device = plan.device_layers > 0;
+  const bool embedding_mapped = plan.streamed > 0 || (on_device && host_layers == 0);
+  const bool head_mapped = plan.head_streamed || on_device;
+  return [=, copies = plan.copies, experts_mapped = plan.experts > 0,
+          tied = config.tie_word_embeddings](const TensorInfo& tensor) {
+    if (!copies) return true;
+    if (is_expert_tensor(tensor.name)) return experts_mapped;
     if (const std::optional<std::size_t> layer = layer_of(tensor.name)) {
-      return *layer >= first_streamed;
+      return *layer >= first_mapped;
     }
-    return is_embedding(tensor.name) && !tied ? plan.streamed > 0 : plan.head_streamed;
+    return is_embedding(tensor.name) && !tied ? embedding_mapped : head_mapped;
   };
 }
 

@@ -42,7 +42,7 @@ struct MemoryRequest {
 MemoryPlan plan_memory(const WeightSizes& sizes, const MemoryRequest& request,
                        const std::string& where);
 
-// Tells of a tensor whether the plan leaves it in its file.
+// Tells of a tensor whether the plan leaves it in its file, or takes it from there to a device.
 std::function<bool(const TensorInfo&)> stays_in_file(const MemoryPlan& plan,
                                                      const ModelConfig& config);
 

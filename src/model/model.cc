@@ -21,28 +21,43 @@ Model::Model(ModelConfig config, ModelWeights weights, ExpertActivations expert_
 
 ConstTensorView Model::forward(Backend& backend, const BatchView& batch, SequenceState& state,
                                Workspace& workspace, MappedWeights* mapped) const {
-  workspace.begin_pass();
-  const auto ops = [&] { run_layers(backend, batch, state, workspace, mapped); };
-  if (mapped != nullptr) {
-    ops();  // reads the files as it goes: nothing that could be repeated without it
-  } else {
-    backend.run_pass(batch, std::ref(ops));  // a reference: allocates nothing
-  }
-  return workspace.normed.view(batch.num_rows(), config_.hidden_size);
+  const Segment all{backend, workspace, 0, static_cast<int>(config_.num_layers)};
+  return forward({&all, 1}, batch, state, mapped);
 }
 
-void Model::run_layers(Backend& backend, const BatchView& batch, SequenceState& state,
-                       Workspace& workspace, MappedWeights* mapped) const {
-  ResidualStream stream(backend, config_, workspace, batch.num_rows());
-  embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
+ConstTensorView Model::forward(std::span<const Segment> segments, const BatchView& batch,
+                               SequenceState& state, MappedWeights* mapped) const {
+  segments.front().workspace.begin_pass();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const Segment* const next = i + 1 < segments.size() ? &segments[i + 1] : nullptr;
+    const auto ops = [&] { run_segment(segments[i], next, batch, state, mapped); };
+    if (mapped != nullptr) {
+      ops();  // reads the files as it goes: nothing that could be repeated without it
+    } else {
+      segments[i].backend.run_pass(batch, std::ref(ops));  // a reference: allocates nothing
+    }
+  }
+  return segments.back().workspace.normed.view(batch.num_rows(), config_.hidden_size);
+}
 
-  LayerContext context{backend, config_, batch, state, workspace, mapped, expert_activations_};
-  for (const LayerWeights& layer : weights_.layers) {
-    if (mapped != nullptr) mapped->enter_layer(context.layer);
-    run_block(context, layer, stream);
-    ++context.layer;
+void Model::run_segment(const Segment& segment, const Segment* next, const BatchView& batch,
+                        SequenceState& state, MappedWeights* mapped) const {
+  auto& [backend, workspace, first_layer, end_layer] = segment;
+  ResidualStream stream(backend, config_, workspace, batch.num_rows(), first_layer);
+  if (first_layer == 0) {
+    embed(backend, {.table = weights_.embed, .ids = batch.token_ids, .out = stream.embedding()});
   }
 
+  LayerContext context{backend, config_, batch, state, workspace, mapped, expert_activations_};
+  for (context.layer = first_layer; context.layer < end_layer; ++context.layer) {
+    if (mapped != nullptr) mapped->enter_layer(context.layer);
+    run_block(context, weights_.layers[static_cast<std::size_t>(context.layer)], stream);
+  }
+
+  if (next != nullptr) {
+    stream.hand_over(next->workspace, next->backend.activation_dtype());
+    return;
+  }
   const AttnResWeights* output_mix =
       weights_.output_attn_res ? &*weights_.output_attn_res : nullptr;
   const ConstTensorView normed = stream.finish(output_mix, weights_.final_norm);

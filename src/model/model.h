@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/mapped_weights.h"
+#include "model/segment.h"
 #include "model/sequence_state.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -27,10 +28,13 @@ class Model {
   const ModelConfig& config() const noexcept { return config_; }
   const ModelWeights& weights() const noexcept { return weights_; }
 
-  // Runs the batch through all layers and updates the sequences' state. Returns the rows after the
-  // final norm, [M, D], in `workspace`, where they stay until the next pass; Workspace::first_bad
-  // then tells non-finite rows. Draws of the batch are drawn. `mapped`: see LayerContext; it throws
-  // Error{kIo}.
+  // Runs the batch through all layers and updates the sequences' state. Segments join, from layer 0
+  // to the last; all but the last are of the host. Returns the rows after the final norm, [M, D], in
+  // the last workspace, where they stay until the next pass; its first_bad then tells non-finite
+  // rows. Draws of the batch are drawn. `mapped`: see LayerContext; it throws Error{kIo}.
+  ConstTensorView forward(std::span<const Segment> segments, const BatchView& batch,
+                          SequenceState& state, MappedWeights* mapped = nullptr) const;
+  // The same in one segment.
   ConstTensorView forward(Backend& backend, const BatchView& batch, SequenceState& state,
                           Workspace& workspace, MappedWeights* mapped = nullptr) const;
 
@@ -45,8 +49,9 @@ class Model {
   std::string describe_bad_tag(std::int32_t tag) const;
 
  private:
-  void run_layers(Backend& backend, const BatchView& batch, SequenceState& state,
-                  Workspace& workspace, MappedWeights* mapped) const;
+  // `next`: the segment behind, or null.
+  void run_segment(const Segment& segment, const Segment* next, const BatchView& batch,
+                   SequenceState& state, MappedWeights* mapped) const;
 
   ModelConfig config_;
   ModelWeights weights_;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -141,12 +142,17 @@ std::uint64_t layer_bytes(LayerWeights& layer, bool experts) {
   return bytes;
 }
 
-std::uint64_t outer_bytes(const ModelWeights& weights) {
+std::uint64_t outer_bytes(const ModelWeights& weights, bool embedding) {
+  if (!embedding) return aligned_bytes(weights.lm_head);
   return aligned_bytes(weights.embed) + (is_tied(weights) ? 0 : aligned_bytes(weights.lm_head));
 }
 
-void move_outer(ModelWeights& weights, Mover& mover) {
-  mover.begin(outer_bytes(weights), "embedding and head");
+void move_outer(ModelWeights& weights, bool embedding, Mover& mover) {
+  mover.begin(outer_bytes(weights, embedding), "embedding and head");
+  if (!embedding) {
+    mover.move(weights.lm_head);
+    return;
+  }
   if (!is_tied(weights)) {
     mover.move(weights.embed);
     mover.move(weights.lm_head);
@@ -160,8 +166,13 @@ void move_outer(ModelWeights& weights, Mover& mover) {
 
 using VisitVector = std::function<void(WeightVector&)>;
 
-void for_all_vectors(ModelWeights& weights, const VisitVector& visit) {
-  for (LayerWeights& layer : weights.layers) for_each_vector(layer, visit);
+// The layers that are placed.
+std::span<LayerWeights> placed_layers(ModelWeights& weights, const PlaceOptions& options) {
+  return std::span(weights.layers).subspan(options.first_layer);
+}
+
+void for_all_vectors(ModelWeights& weights, const PlaceOptions& options, const VisitVector& visit) {
+  for (LayerWeights& layer : placed_layers(weights, options)) for_each_vector(layer, visit);
   visit(weights.final_norm);
   if (weights.output_attn_res) {
     visit(weights.output_attn_res->norm);
@@ -169,9 +180,9 @@ void for_all_vectors(ModelWeights& weights, const VisitVector& visit) {
   }
 }
 
-std::uint64_t vector_bytes(ModelWeights& weights) {
+std::uint64_t vector_bytes(ModelWeights& weights, const PlaceOptions& options) {
   std::uint64_t bytes = 0;
-  for_all_vectors(weights, [&](WeightVector& vector) {
+  for_all_vectors(weights, options, [&](WeightVector& vector) {
     bytes += aligned(static_cast<std::int64_t>(vector.size() * sizeof(float)));
   });
   return bytes;
@@ -179,16 +190,19 @@ std::uint64_t vector_bytes(ModelWeights& weights) {
 
 }  // namespace
 
-std::uint64_t placed_bytes(ModelWeights& weights, bool experts) {
-  std::uint64_t bytes = outer_bytes(weights) + vector_bytes(weights);
-  for (LayerWeights& layer : weights.layers) bytes += layer_bytes(layer, experts);
+std::uint64_t placed_bytes(ModelWeights& weights, const PlaceOptions& options) {
+  std::uint64_t bytes =
+      outer_bytes(weights, options.first_layer == 0) + vector_bytes(weights, options);
+  for (LayerWeights& layer : placed_layers(weights, options)) {
+    bytes += layer_bytes(layer, options.experts);
+  }
   return bytes;
 }
 
 PlacedWeights place_weights(Backend& backend, ModelWeights& weights, const PlaceOptions& options) {
-  Mover mover(backend, options, placed_bytes(weights, options.experts));
-  move_outer(weights, mover);
-  for (LayerWeights& layer : weights.layers) {
+  Mover mover(backend, options, placed_bytes(weights, options));
+  move_outer(weights, options.first_layer == 0, mover);
+  for (LayerWeights& layer : placed_layers(weights, options)) {
     mover.begin(layer_bytes(layer, options.experts), "weights of a layer");
     for_each_matrix(layer, options.experts, [&](WeightView& view) { mover.move(view); });
     auto* moe = std::get_if<MoeWeights>(&layer.ffn);
@@ -196,8 +210,8 @@ PlacedWeights place_weights(Backend& backend, ModelWeights& weights, const Place
       moe->expert_table = mover.keep(backend.expert_table(moe->experts));
     }
   }
-  mover.begin(vector_bytes(weights), "vectors of weights");
-  for_all_vectors(weights, [&](WeightVector& vector) { mover.move(vector); });
+  mover.begin(vector_bytes(weights, options), "vectors of weights");
+  for_all_vectors(weights, options, [&](WeightVector& vector) { mover.move(vector); });
   mover.finish();
   return mover.placed();
 }

@@ -21,6 +21,8 @@ enum class Contents : std::uint8_t {
 struct PlaceOptions {
   Contents contents = Contents::kCopied;
   bool experts = true;  // false: routed experts stay where they are
+  // Layers before it stay where they are, and so does the embedding where it is not 0.
+  std::size_t first_layer = 0;
   LoadProgress progress = {};
   // What owns the weights: those that it maps are read from its files (StagedCopy).
   const WeightStore* store = nullptr;
@@ -28,7 +30,7 @@ struct PlaceOptions {
 };
 
 // Bytes that place_weights() will take of the backend, its alignment included.
-std::uint64_t placed_bytes(ModelWeights& weights, bool experts);
+std::uint64_t placed_bytes(ModelWeights& weights, const PlaceOptions& options);
 
 struct PlacedWeights {
   std::vector<Buffer> memory;  // must outlive the weights

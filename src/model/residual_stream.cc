@@ -1,9 +1,11 @@
 #include "model/residual_stream.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "core/error.h"
+#include "core/narrow.h"
 #include "ops/mix_norm.h"
 
 namespace baltoro {
@@ -18,10 +20,51 @@ int ResidualStream::num_buffers(const ModelConfig& config) {
 }
 
 ResidualStream::ResidualStream(Backend& backend, const ModelConfig& config, Workspace& workspace,
-                               std::int64_t rows)
+                               std::int64_t rows, std::int64_t first_layer)
     : backend_(backend), config_(config), workspace_(workspace), rows_(rows) {
   workspace.bank.clear();
-  prefix_ = take_buffer();
+  if (first_layer == 0) {
+    prefix_ = take_buffer();
+  } else {
+    arrive(first_layer);
+  }
+}
+
+void ResidualStream::arrive(std::int64_t first_layer) {
+  sublayer_ = 2 * first_layer;
+  const std::int64_t block = config_.attn_res_sublayers;
+  const std::int64_t banked = config_.has_attn_res() ? (sublayer_ + block - 1) / block : 0;
+  for (std::int64_t i = 0; i < banked; ++i) workspace_.bank.push_back(take_buffer());
+  prefix_is_none_ = config_.has_attn_res() && (sublayer_ - 1) % block == 0;
+  if (!prefix_is_none_) prefix_ = take_buffer();
+  output_ = take_buffer();
+
+  // In the order of sources(), which is that of the buffers.
+  const auto* from = static_cast<const std::byte*>(workspace_.arriving.data());
+  for (std::size_t i = 0; i < next_buffer_; ++i) {
+    const TensorView to = workspace_.stream[i].view(rows_, config_.hidden_size);
+    backend_.copy_in_order(to.data, from, to.bytes());
+    from += to.bytes();
+  }
+}
+
+std::vector<ConstTensorView> ResidualStream::sources() const {
+  std::vector<ConstTensorView> all = workspace_.bank;
+  if (!prefix_is_none_) all.push_back(prefix_);
+  all.push_back(output_);
+  return all;
+}
+
+void ResidualStream::hand_over(Workspace& next, DType dtype) const {
+  BALTORO_CHECK(backend_.uses_host_memory(), "{} hands over rows of device memory",
+                backend_.name());
+  auto* to = static_cast<std::byte*>(next.arriving.data());
+  for (const ConstTensorView& source : sources()) {
+    const std::int64_t count = source.shape.count();
+    narrow(source.f32(), dtype, to, count);
+    to += static_cast<std::size_t>(count) * dtype_bytes(dtype);
+  }
+  std::copy_n(workspace_.first_bad(), rows_, next.first_bad());
 }
 
 TensorView ResidualStream::take_buffer() {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/tensor_view.h"
 #include "model/config.h"
@@ -24,9 +25,10 @@ class ResidualStream {
   // Buffers that a pass needs: all banked sources, the prefix and one sub-layer output.
   static int num_buffers(const ModelConfig& config);
 
-  // Starts a pass: empties Workspace::bank.
+  // Starts a pass: empties Workspace::bank. With a first layer above 0 it goes on where the segment
+  // before has handed over: its sources are taken from Workspace::arriving.
   ResidualStream(Backend& backend, const ModelConfig& config, Workspace& workspace,
-                 std::int64_t rows);
+                 std::int64_t rows, std::int64_t first_layer = 0);
 
   // Where the embedding goes.
   TensorView embedding();
@@ -38,10 +40,18 @@ class ResidualStream {
   // finish().
   TensorView output();
 
+  // After the last layer of a segment on a backend of the host: what is banked, the prefix and the
+  // last output go to the `arriving` of the workspace of the next segment, as `dtype`, and so do the
+  // tags of bad rows.
+  void hand_over(Workspace& next, DType dtype) const;
+
   // After the last sub-layer: final mix and final norm, in Workspace::normed.
   ConstTensorView finish(const AttnResWeights* mix, std::span<const float> norm);
 
  private:
+  void arrive(std::int64_t first_layer);
+  // What the next sub-layer depends on.
+  std::vector<ConstTensorView> sources() const;
   ConstTensorView mix_and_norm(const AttnResWeights* mix, std::span<const float> norm);
   TensorView take_buffer();
 

@@ -23,12 +23,36 @@ struct StateFormat {
   bool fp8_latents = false;
 };
 
+// Bytes of one slot and of one page.
+struct StateBytes {
+  std::size_t slot = 0;
+  std::size_t page = 0;
+};
+
+// A layer's part of a slot or page, in memory of the layer's backend.
+struct StatePart {
+  Backend* backend = nullptr;
+  std::span<std::byte> bytes;
+
+  // Its first to.size() bytes, to memory of the host.
+  void fetch(std::span<std::byte> to) const { backend->copy(to.data(), bytes.data(), to.size()); }
+  // All of them, from there.
+  void store(std::span<const std::byte> from) const {
+    backend->copy(bytes.data(), from.data(), bytes.size());
+  }
+};
+
 // One thread at a time. Pointers from kda() and mla() are valid until the next reserve.
 class SequenceState {
  public:
   SequenceState(Backend& backend, const ModelConfig& config, const StateFormat& format = {});
+  // Each layer's state is where the layer is computed, by of_layer[layer]; all store caches in one
+  // type.
+  SequenceState(std::span<Backend* const> of_layer, const ModelConfig& config,
+                const StateFormat& format);
 
-  Backend& backend() noexcept { return backend_; }
+  // The last layer's.
+  Backend& backend() noexcept { return *of_layer_.back(); }
 
   // Grow the pools to at least this many slots or pages; contents are kept. New slots are zero.
   void reserve_slots(std::int32_t count);
@@ -44,30 +68,31 @@ class SequenceState {
   void copy_slot(std::int32_t to, std::int32_t from);
   void copy_page(std::int32_t to, std::int32_t from);
 
-  // Bytes of one slot and of one page over all layers.
-  std::size_t slot_bytes() const noexcept;
-  std::size_t page_bytes() const noexcept;
-  // All layers' parts of one slot or page, in layer order and in the backend's memory, for
-  // saving and restoring with fetch() and store(). A part of a page holds kBlockTokens rows.
-  std::vector<std::span<std::byte>> slot_parts(std::int32_t slot);
-  std::vector<std::span<std::byte>> page_parts(std::int32_t page);
-  void fetch(std::span<const std::byte> part, std::byte* to) {
-    backend_.copy(to, part.data(), part.size());
-  }
-  void store(std::span<const std::byte> from, std::byte* part) {
-    backend_.copy(part, from.data(), from.size());
-  }
+  // Over all layers.
+  std::size_t slot_bytes() const noexcept { return bytes_of(0, num_layers()).slot; }
+  std::size_t page_bytes() const noexcept { return bytes_of(0, num_layers()).page; }
+  // Over layers [begin, end).
+  StateBytes bytes_of(std::size_t begin, std::size_t end) const noexcept;
+  // All layers' parts of one slot or page, in layer order, for saving and restoring. A part of a page
+  // holds kBlockTokens rows.
+  std::vector<StatePart> slot_parts(std::int32_t slot);
+  std::vector<StatePart> page_parts(std::int32_t page);
 
  private:
   // One array of `item_bytes`-sized items, one item a slot or page.
   struct Pool {
+    Backend* backend = nullptr;
+    std::size_t layer = 0;
     Buffer buffer;
     std::size_t item_bytes = 0;
-  };
-  void grow(Pool& pool, std::int32_t old_count, std::int32_t new_count, const char* purpose);
-  static std::byte* item(Pool& pool, std::int32_t index);
 
-  Backend& backend_;
+    void grow(std::int32_t old_count, std::int32_t new_count, const char* purpose);
+    StatePart item(std::int32_t index);
+    void copy_item(std::int32_t to, std::int32_t from);
+  };
+  std::size_t num_layers() const noexcept { return of_layer_.size(); }
+
+  std::vector<Backend*> of_layer_;
   KdaShape kda_shape_;
   DType kda_dtype_;
   MlaShape mla_shape_;

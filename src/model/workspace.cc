@@ -57,6 +57,13 @@ Workspace::Workspace(Backend& backend, const ModelConfig& config, std::int64_t r
   begin_pass();
 }
 
+void Workspace::expect_arrivals(Backend& backend, const ModelConfig& config) {
+  const std::int64_t values = std::ssize(stream) * max_rows * config.hidden_size;
+  arriving = backend.allocate_shared(
+      static_cast<std::size_t>(values) * dtype_bytes(backend.activation_dtype()),
+      "the residual stream of the layers before");
+}
+
 void Workspace::begin_pass() { std::fill_n(first_bad(), max_rows, -1); }
 
 std::size_t Workspace::bytes() const noexcept {

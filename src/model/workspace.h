@@ -34,6 +34,9 @@ class ActivationBuffer {
 struct Workspace {
   Workspace(Backend& backend, const ModelConfig& config, std::int64_t rows);
 
+  // Room for what a segment before this one's hands over; the first segment needs none.
+  void expect_arrivals(Backend& backend, const ModelConfig& config);
+
   std::size_t bytes() const noexcept;
   // No row is bad yet.
   void begin_pass();
@@ -57,6 +60,9 @@ struct Workspace {
   ActivationBuffer routed;          // routed part in the model space
   ActivationBuffer expert_ids;      // [rows, A] i32
   ActivationBuffer expert_weights;  // [rows, A] f32
+  // The sources of the residual stream as the segment before has left them, [sources, rows, D] in
+  // memory of the host that the backend reaches; empty in the first segment.
+  Buffer arriving;
   // [rows] i32, read by the host: tag of the first non-finite sub-layer output, or -1.
   Buffer first_bad_memory;
   std::int32_t* first_bad() { return static_cast<std::int32_t*>(first_bad_memory.data()); }

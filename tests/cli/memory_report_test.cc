@@ -59,5 +59,16 @@ TEST(MemoryReport, ExpertsOfTheHostAreASecondLine) {
   EXPECT_EQ(to_json(LoadTimes{.host = 3}, plan)["host_bytes"], 3 * kGiB);
 }
 
+TEST(MemoryReport, LayersOfTheCpuAreNamed) {
+  MemoryPlan plan = on_device(kGiB);
+  plan.host_layers = 3;
+  plan.device_layers = 24;
+  plan.limit = 9 * kGiB;
+  const std::string text = describe(plan, 1, 8);
+  EXPECT_THAT(text, HasSubstr("of the last 24 of 27 layers, the first 3 on the CPU"));
+  EXPECT_THAT(text, HasSubstr("limit   9.00 GiB"));
+  EXPECT_EQ(to_json(plan)["host_layers"], 3);
+}
+
 }  // namespace
 }  // namespace baltoro::cli

@@ -5,8 +5,10 @@
 
 #include "baltoro/engine.h"
 #include "baltoro/session.h"
+#include "cuda/backend.h"
 #include "cuda/cuda_calls.h"
 #include "cuda/gpu.h"
+#include "engine/device_load.h"
 #include "paths.h"
 
 namespace baltoro {
@@ -19,15 +21,28 @@ struct Setting {
   std::size_t sessions;
   ExpertPlace experts;
   bool draws = false;  // tokens are drawn in the pass
+  std::size_t host_layers = 0;
 };
 
 class CudaDecodeCalls : public testing::TestWithParam<Setting> {};
 
 std::shared_ptr<Engine> load(const Setting& setting) {
   const std::string name = setting.model;
-  return Engine::load(
-      name == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / name,
-      {.device = "cuda", .experts = setting.experts, .max_batch_rows = 128});
+  const auto dir =
+      name == "story" ? source_dir() / "models/story" : test_data_dir() / "fixtures" / name;
+  EngineOptions options;
+  options.device = "cuda";
+  options.experts = setting.experts;
+  options.max_batch_rows = 128;
+  if (setting.host_layers > 0) {
+    const ModelConfig config = load_config(dir);
+    const auto device = make_cuda_backend({});
+    options.device_memory = device_demand(dir, config, working_memory(options, config, *device))
+                                .trunk_from(setting.host_layers);
+  }
+  auto engine = Engine::load(dir, options);
+  EXPECT_EQ(engine->info().memory.host_layers, std::int64_t(setting.host_layers));
+  return engine;
 }
 
 // Every session decodes the same number of tokens, in one batch a step.
@@ -82,12 +97,14 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaDecodeCalls,
                                          Setting{"story", 1, ExpertPlace::kAuto, true},
                                          Setting{"kimi_linear", 1, ExpertPlace::kAuto},
                                          Setting{"story", 1, ExpertPlace::kAuto},
-                                         Setting{"story", 8, ExpertPlace::kHost}),
+                                         Setting{"story", 8, ExpertPlace::kHost},
+                                         Setting{"k3", 4, ExpertPlace::kAuto, false, 2}),
                          [](const auto& setting) {
                            return std::string(setting.param.model) + "_" +
                                   std::to_string(setting.param.sessions) +
                                   (setting.param.experts == ExpertPlace::kHost ? "_split" : "") +
-                                  (setting.param.draws ? "_drawn" : "");
+                                  (setting.param.draws ? "_drawn" : "") +
+                                  (setting.param.host_layers > 0 ? "_layers" : "");
                          });
 
 TEST(CudaCallCounter, SeesWhatAnEngineDoes) {

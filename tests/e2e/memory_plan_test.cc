@@ -25,7 +25,13 @@ class Passes {
         store_(dir, {.maps = stays_in_file(plan, config_), .spare_page_cache = true}),
         model_(config_, bind(config_, store_).weights),
         state_(backend, config_),
-        workspace_(backend, config_, kPassRows) {
+        workspace_(backend, config_, kPassRows),
+        host_workspace_(backend, config_, kPassRows) {
+    const auto cut = static_cast<int>(plan.host_layers);
+    const auto end = static_cast<int>(config_.num_layers);
+    if (cut > 0) segments_.push_back({backend, host_workspace_, 0, cut});
+    segments_.push_back({backend, workspace_, cut, end});
+    workspace_.expect_arrivals(backend, config_);
     store_.load();
     if (!plan.all_resident()) {
       mapped_ = std::make_unique<MappedWeights>(store_, model_.weights(), plan);
@@ -63,8 +69,7 @@ class Passes {
                                 .origin = origin,
                                 .pages = pages_};
     const BatchView batch{ids, {&sequence, 1}};
-    const ConstTensorView normed =
-        model_.forward(backend_, batch, state_, workspace_, mapped_.get());
+    const ConstTensorView normed = model_.forward(segments_, batch, state_, mapped_.get());
     if (mapped_) mapped_->enter_head();
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     const auto last = static_cast<std::int32_t>(rows - 1);
@@ -78,7 +83,8 @@ class Passes {
   WeightStore store_;
   Model model_;
   SequenceState state_;
-  Workspace workspace_;
+  Workspace workspace_, host_workspace_;
+  std::vector<Segment> segments_;
   std::unique_ptr<MappedWeights> mapped_;
   std::vector<std::int32_t> pages_ = {0, 1, 2, 3};
   std::vector<float> logits_;
@@ -127,6 +133,21 @@ TEST_P(EachFixture, TrunkInTheFiles) {
                    .expert_cache = 40 * 4096},
                   *backend);
     }
+  }
+}
+
+// What a device would have lies behind the host's layers, of which the last is in the files.
+TEST_P(EachFixture, LayersOfTheHostBeforeThoseOfADevice) {
+  const auto backend = make_cpu_backend({.num_threads = 1, .isa = std::nullopt});
+  const auto layers = static_cast<std::int64_t>(sizes_.trunk.size());
+  for (std::int64_t host = 1; host < layers; ++host) {
+    expect_same({.streamed = sizes_.trunk[static_cast<std::size_t>(host - 1)],
+                 .streamed_layers = 1,
+                 .experts = sizes_.experts,
+                 .expert_cache = 40 * 4096,
+                 .device_layers = layers - host,
+                 .host_layers = host},
+                *backend);
   }
 }
 

@@ -161,6 +161,17 @@ TEST(StateBudget, DefaultsComeFromThePlan) {
   EXPECT_EQ(default_state_bytes(info), planned);
   info.memory.device_limit = 18000;
   EXPECT_EQ(default_state_bytes(info), planned + 14000);
+  // Of layers on the CPU each side bounds its share: the host 20000 for a quarter of each state, the
+  // device 14000 for three quarters.
+  info.host_state_bytes = info.state_bytes / 4;
+  EXPECT_EQ(default_state_bytes(info), planned + 14000);  // all pages are the device's
+  info.cache_bytes_per_token = 4;
+  info.host_cache_bytes_per_token = 1;
+  const std::uint64_t planned4 = 2000 + 4 * 2048;
+  EXPECT_EQ(default_state_bytes(info), planned4 + 14000 * 4 / 3);
+  info.memory.minimum = info.memory.limit - 8000;
+  EXPECT_EQ(default_state_bytes(info), planned4 + 4 * 4000);
+  info = info_of(1000, 1);
   EXPECT_EQ(default_prefix_bytes(info, 100), 50);
   EXPECT_EQ(default_prefix_bytes(info, std::uint64_t{1} << 40), std::uint64_t{2} << 30);
   EXPECT_EQ(default_prefix_bytes(info_of(449000000, 1), std::uint64_t{1} << 40), 32 * 449000000ull);

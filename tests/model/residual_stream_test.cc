@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <optional>
 #include <vector>
 
+#include "core/dtype.h"
+#include "ops/forwarding_backend.h"
 #include "ops/reference/reference_backend.h"
 
 namespace baltoro {
@@ -32,11 +36,11 @@ class ToyStream {
       : config_(toy_config(layers, block_sublayers)),
         backend_(make_reference_backend(Activations::kF32)),
         workspace_(*backend_, config_, rows),
-        stream_(*backend_, config_, workspace_, rows),
+        stream_(std::in_place, *backend_, config_, workspace_, rows),
         rows_(rows) {
     mix_.norm = std::vector<float>{1.0f, 0.5f, 2.0f, -1.0f};
     mix_.proj = std::vector<float>{0.3f, -0.2f, 0.1f, 0.7f};
-    float* embedding = stream_.embedding().f32();
+    float* embedding = stream_->embedding().f32();
     for (std::int64_t i = 0; i < rows * kHidden; ++i) embedding[i] = value(i);
   }
 
@@ -45,24 +49,32 @@ class ToyStream {
   // Runs one layer: the mixer returns `mixer`, the FFN returns `ffn`, everywhere.
   void layer(float mixer, float ffn) {
     for (float constant : {mixer, ffn}) {
-      const ConstTensorView x = stream_.enter(mix(), norm_);
+      const ConstTensorView x = stream_->enter(mix(), norm_);
       inputs_.assign(x.f32(), x.f32() + rows_ * kHidden);
-      fill(stream_.output(), constant);
+      fill(stream_->output(), constant);
     }
   }
 
+  // Becomes the stream behind the first layers of `before`.
+  void go_on_from(ToyStream& before, std::int64_t layers) {
+    workspace_.expect_arrivals(*backend_, config_);
+    std::memset(workspace_.arriving.data(), 0xff, workspace_.arriving.bytes());
+    before.stream().hand_over(workspace_, DType::kF32);
+    stream_.emplace(*backend_, config_, workspace_, rows_, layers);
+  }
+
   std::vector<float> finish() {
-    const ConstTensorView x = stream_.finish(mix(), norm_);
+    const ConstTensorView x = stream_->finish(mix(), norm_);
     return {x.f32(), x.f32() + rows_ * kHidden};
   }
 
   const std::vector<ConstTensorView>& bank() const { return workspace_.bank; }
   const std::vector<float>& inputs() const { return inputs_; }
   Workspace& workspace() { return workspace_; }
-  TensorView output() { return stream_.output(); }
+  TensorView output() { return stream_->output(); }
   const AttnResWeights* mix() const { return config_.has_attn_res() ? &mix_ : nullptr; }
   const std::vector<float>& norm() const { return norm_; }
-  ResidualStream& stream() { return stream_; }
+  ResidualStream& stream() { return *stream_; }
 
  private:
   void fill(const TensorView& view, float constant) {
@@ -72,7 +84,7 @@ class ToyStream {
   ModelConfig config_;
   std::unique_ptr<Backend> backend_;
   Workspace workspace_;
-  ResidualStream stream_;
+  std::optional<ResidualStream> stream_;
   std::int64_t rows_;
   AttnResWeights mix_;
   std::vector<float> norm_ = std::vector<float>(kHidden, 1.0f);
@@ -176,6 +188,70 @@ TEST(PlainResidual, AddsEverySublayer) {
   }
   for (std::size_t d = 0; d < kHidden; ++d) {
     EXPECT_NEAR(actual[d], sum[d] / std::sqrt(square / kHidden + 1e-5), 1e-6);
+  }
+}
+
+// Layers before a cut on one workspace, those behind it on another: the same bits as in one piece.
+std::vector<float> in_two_pieces(int layers, int block_sublayers, int cut, int rows) {
+  ToyStream first(layers, block_sublayers, rows);
+  for (int layer = 0; layer < cut; ++layer) first.layer(0.5f + static_cast<float>(layer), -0.25f);
+  ToyStream second(layers, block_sublayers, rows);
+  second.go_on_from(first, cut);
+  for (int layer = cut; layer < layers; ++layer) {
+    second.layer(0.5f + static_cast<float>(layer), -0.25f);
+  }
+  return second.finish();
+}
+
+TEST(HandedOverStream, GoesOnWithTheSameBitsWhereverTheCutIs) {
+  constexpr int kLayers = 14, kRows = 3;
+  for (const int block_sublayers : {0, 1, 3, 4, 24}) {
+    ToyStream whole(kLayers, block_sublayers, kRows);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      whole.layer(0.5f + static_cast<float>(layer), -0.25f);
+    }
+    const std::vector<float> expected = whole.finish();
+    for (int cut = 1; cut < kLayers; ++cut) {
+      EXPECT_EQ(in_two_pieces(kLayers, block_sublayers, cut, kRows), expected)
+          << block_sublayers << " sub-layers a block, cut before layer " << cut;
+    }
+  }
+}
+
+TEST(HandedOverStream, TakesTheMarksOfBadRowsWithIt) {
+  ToyStream first(2, 0, 3);
+  first.layer(1.0f, 0.0f);
+  first.workspace().first_bad()[1] = 2;
+  ToyStream second(2, 0, 3);
+  second.go_on_from(first, 1);
+  EXPECT_EQ(second.workspace().first_bad()[0], -1);
+  EXPECT_EQ(second.workspace().first_bad()[1], 2);
+}
+
+// A device that stores activations as bf16.
+class Bf16Store final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  DType activation_dtype() const override { return DType::kBf16; }
+};
+
+TEST(HandedOverStream, IsStoredAsTheNextSegmentStoresIt) {
+  ToyStream first(4, 4, 2);
+  for (int layer = 0; layer < 3; ++layer) first.layer(1.5f, -0.25f);  // two blocks are banked
+  const auto host = make_reference_backend(Activations::kF32);
+  Bf16Store device(*host);
+  const ModelConfig config = toy_config(4, 4);
+  Workspace next(device, config, 2);
+  next.expect_arrivals(device, config);
+  first.stream().hand_over(next, DType::kBf16);
+  const ResidualStream second(device, config, next, 2, 3);
+  ASSERT_EQ(next.bank.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(next.bank[i].dtype, DType::kBf16);
+    for (std::size_t j = 0; j < 2 * kHidden; ++j) {
+      EXPECT_EQ(static_cast<const std::uint16_t*>(next.bank[i].data)[j],
+                f32_to_bf16(first.bank()[i].f32()[j]));
+    }
   }
 }
 
