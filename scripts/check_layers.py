@@ -20,7 +20,7 @@ ALLOWED = {
     "model": ("core", "ops", "io"),
     "engine": ("core", "ops", "io", "text", "model", "cpu/backend.h", "cuda/backend.h"),
     "train": ("core", "ops", "model", "io"),
-    "plan": ("core", "ops", "io", "model/config.h", "model/model_stats.h"),
+    "plan": ("core", "ops", "io", "model/config.h", "model/device_placement.h", "model/model_stats.h"),
     "measure": ("core", "ops", "model", "engine", "plan", "io", "text", "cpu/backend.h", "cpu/peak.h"),
     "serve": ("core", "engine", "text"),
     "cli": ("core", "io", "text", "engine", "plan", "measure", "train", "serve",

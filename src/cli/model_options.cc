@@ -112,8 +112,8 @@ void print_plan(const ModelOptions& options, const EngineOptions& engine) {
     const ModelConfig config =
         load_config(options.dir, {.latent_norm_eps = engine.latent_norm_eps});
     const plan::PlanModel model = plan::model_from_config(config, options.dir);
-    const TierPlan plan =
-        tier_plan(model, tier_machine(engine, config), engine.experts, kPlannedContext);
+    const TierPlan plan = tier_plan(model, tier_machine(engine, config, HostRates::kIfUsed),
+                                    engine.experts, kPlannedContext);
     fmt::print(stderr, "{}\n", tier_text(plan, model.name));
   } catch (const Error& error) {
     // A prediction is no condition of the load, which says itself what it cannot do.

@@ -12,21 +12,7 @@
 namespace baltoro::cli {
 namespace {
 
-using plan::Place;
 using plan::Placement;
-
-// As engine/device_load.cc decides.
-std::optional<Place> choose(const std::vector<Placement>& placements, ExpertPlace experts) {
-  const auto fits = [&](Place place) {
-    const auto found = std::ranges::find(placements, place, &Placement::place);
-    return found != placements.end() && found->fits();
-  };
-  if (placements.size() == 1) return Place::kHost;  // no device
-  if (experts != ExpertPlace::kHost && fits(Place::kDevice)) return Place::kDevice;
-  if (experts != ExpertPlace::kDevice && fits(Place::kHostExperts)) return Place::kHostExperts;
-  if (placements.size() == 2 && fits(Place::kDevice)) return Place::kDevice;  // no routed experts
-  return std::nullopt;
-}
 
 std::vector<const plan::TierSide*> sides(const TierPlan& plan) {
   std::vector<const plan::TierSide*> all{&plan.machine.host};
@@ -63,15 +49,15 @@ std::string remedies(const TierPlan& plan) {
                    "this GPU is not known by its name: `baltoro plan calibrate --device "
                    "cuda` measures it");
   }
-  const auto from_files = [](const Placement& p) { return p.file_bytes_per_token > 0; };
-  if (!plan.machine.file_bandwidth && std::ranges::any_of(plan.placements, from_files)) {
-    for (const Placement& p : plan.placements) {
-      if (!from_files(p)) continue;
-      out += wrapped("files", fmt::format("{}: {}B a token come from the files, at a rate that is "
-                                          "not known",
-                                          plan::place_name(p.place),
-                                          plan::with_prefix(p.file_bytes_per_token)));
-    }
+  if (!plan.machine.host.hardware.memory_bandwidth) {
+    out += wrapped("host", "not measured, for it computes nothing: `baltoro plan tiers` does");
+  }
+  if (plan.machine.file_bandwidth) return out;
+  for (const Placement& p : plan.placements) {
+    if (p.file_bytes_per_token == 0) continue;
+    out += wrapped("files",
+                   fmt::format("{}: {}B a token come from the files, at a rate that is not known",
+                               p.name(), plan::with_prefix(p.file_bytes_per_token)));
   }
   return out;
 }
@@ -82,7 +68,7 @@ TierPlan tier_plan(const plan::PlanModel& model, plan::TierMachine machine, Expe
                    std::int64_t context) {
   TierPlan result{std::move(machine), context, {}, {}};
   result.placements = plan::placements(model, result.machine, context);
-  result.chosen = choose(result.placements, experts);
+  result.chosen = plan::choose_place(model, result.machine, experts);
   return result;
 }
 
@@ -108,7 +94,7 @@ Table tier_table(const TierPlan& plan) {
                    {"bound", "limit", "", "", "", 1},
                    {"status", "", "", "", "", 1}};
   for (const Placement& p : plan.placements) {
-    table.rows.push_back({plan::place_name(p.place), p.device_bytes, p.host_bytes, p.file_bytes,
+    table.rows.push_back({p.name(), p.device_bytes, p.host_bytes, p.file_bytes,
                           p.file_bytes_per_token, p.known ? 1 / p.seconds() : kNone, p.bound(),
                           status(plan, p)});
   }

@@ -60,11 +60,13 @@ plan::TierSide device_side(const EngineOptions& options, const ModelConfig& conf
   const std::uint64_t free_bytes = device.free_memory().value_or(0);
   const std::uint64_t limit = std::min(free_bytes, options.device_memory.value_or(free_bytes));
   side.hardware.memory_bytes = measured(static_cast<double>(limit));
-  side.working_bytes = static_cast<double>(working_memory(options, config, device).total());
+  const WorkingMemory working = working_memory(options, config, device);
+  side.working_bytes = static_cast<double>(working.total());
+  side.layer_states.assign(working.states.begin(), working.states.end());
   return side;
 }
 
-plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config) {
+plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config, bool measures) {
   // Its options of a device are not the host's.
   const EngineOptions on_host{.activations = options.activations,
                               .num_threads = options.num_threads,
@@ -72,7 +74,7 @@ plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config
                               .max_batch_rows = options.max_batch_rows};
   const std::unique_ptr<Backend> backend = make_backend(on_host);
   plan::TierSide side;
-  if (!calibrate(*backend, side)) {
+  if (!calibrate(*backend, side) && measures) {
     const int threads = backend->num_threads();
     // A model that a cache holds is read from there.
     const double bytes = plan::total_bytes(plan::model_from_config(config, "the model"));
@@ -86,19 +88,22 @@ plan::TierSide host_side(const EngineOptions& options, const ModelConfig& config
       fmt::format("{}, {} threads", describe_machine().cpu, backend->num_threads());
   const std::uint64_t limit = options.memory_limit.value_or(default_memory_limit());
   side.hardware.memory_bytes = measured(static_cast<double>(limit));
-  side.working_bytes =
-      static_cast<double>(resident_memory_bytes() +
-                          working_memory(on_host, config, *backend).total());
+  side.working_bytes = static_cast<double>(resident_memory_bytes() +
+                                           working_memory(on_host, config, *backend).total());
   return side;
 }
 
 }  // namespace
 
-plan::TierMachine tier_machine(const EngineOptions& options, const ModelConfig& config) {
+plan::TierMachine tier_machine(const EngineOptions& options, const ModelConfig& config,
+                               HostRates host_rates) {
   plan::TierMachine machine;
   const std::unique_ptr<Backend> backend = make_backend(options);
   if (!backend->uses_host_memory()) machine.device = device_side(options, config, *backend);
-  machine.host = host_side(options, config);
+  const bool measures = host_rates == HostRates::kAlways ||
+                        plan::choose_place(plan::model_from_config(config, "the model"), machine,
+                                           options.experts) != plan::Place::kDevice;
+  machine.host = host_side(options, config, measures);
   return machine;
 }
 

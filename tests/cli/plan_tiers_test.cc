@@ -45,6 +45,13 @@ TEST(CliPlanTiers, ASmallGpuLeavesTheExpertsToTheHost) {
   EXPECT_EQ(rows[1]["status"], "chosen");
 }
 
+TEST(CliPlanTiers, ATrunkThatDoesNotFitLeavesLayersToTheHost) {
+  const json rows = tiers({"k3", "--hw", "rtx4090", "--memory", "2TB"})["placements"];
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_TRUE(has(rows[2]["place"].get<std::string>(), " layers on the CPU")) << rows[2];
+  EXPECT_EQ(rows[2]["status"], "chosen");
+}
+
 TEST(CliPlanTiers, WhatComesFromFilesNeedsTheirRate) {
   const std::vector<std::string> line = {"kimi-linear", "--hw", "rtx4090", "--memory", "32GB"};
   const json unknown = tiers(line)["placements"];
@@ -64,8 +71,8 @@ TEST(CliPlanTiers, WithoutHwItIsThisMachine) {
 }
 
 TEST(CliPlanTiers, WhatFitsNowhereOnTheGpuEndsWith6) {
-  const Outcome outcome =
-      run_baltoro({"plan", "tiers", "k3", "--hw", "rtx4090", "--memory", "2TB"});
+  const Outcome outcome = run_baltoro(
+      {"plan", "tiers", "k3", "--hw", "rtx4090", "--memory", "2TB", "--device-memory", "4GB"});
   EXPECT_EQ(outcome.status, 6) << outcome.out << outcome.err;
   EXPECT_TRUE(has(outcome.out, "all on the CPU")) << outcome.out;
 }

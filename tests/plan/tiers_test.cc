@@ -113,6 +113,46 @@ TEST_F(PlanTiers, ATrunkWithoutRoomIsReadForEveryToken) {
   EXPECT_NEAR(host.file_bytes_per_token, rest_bytes(model_) - 1e9 + chosen, 1);
 }
 
+TEST_F(PlanTiers, ATrunkThatDoesNotFitLeavesItsFirstLayersToTheHost) {
+  const double room = (all_ - routed_) / 2;
+  const std::vector<Placement> p = placements(model_, machine(room, 200e9), kContext);
+  ASSERT_EQ(p.size(), 4u);
+  const Placement& split = p[2];
+  EXPECT_EQ(split.place, Place::kHostLayers);
+  EXPECT_FALSE(p[1].fits());
+  EXPECT_TRUE(split.fits());
+  // As many as fit, with the head; one layer of 27 more would not.
+  EXPECT_LE(split.device_bytes, room);
+  EXPECT_GT(split.device_bytes, room - (all_ - routed_) / 27);
+  EXPECT_DOUBLE_EQ(split.device_bytes + split.host_bytes, all_);
+  EXPECT_GT(split.host_layers, 0);
+  EXPECT_EQ(split.name(), std::to_string(split.host_layers) + " layers on the CPU");
+  // Each byte is moved once, by the one side or the other; mixes begin anew behind the cut.
+  const double moved_by_both = split.device_seconds * kGpuRate + split.host_seconds * kHostRate;
+  EXPECT_NEAR(moved_by_both, moved(false) + moved(true), 1e-3 * moved_by_both);
+  EXPECT_LT(p[1].seconds(), split.seconds());
+  EXPECT_LT(split.seconds(), p[3].seconds());
+}
+
+TEST_F(PlanTiers, TheChoiceIsTheEngines) {
+  const auto chosen = [&](double gpu, ExpertPlace wanted) {
+    return choose_place(model_, machine(gpu, 200e9), wanted);
+  };
+  const double trunk = all_ - routed_;
+  EXPECT_EQ(chosen(all_ + 1, ExpertPlace::kAuto), Place::kDevice);
+  EXPECT_EQ(chosen(all_ + 1, ExpertPlace::kHost), Place::kHostExperts);
+  EXPECT_EQ(chosen(all_ - 1e6, ExpertPlace::kAuto), Place::kHostExperts);
+  EXPECT_EQ(chosen(all_ - 1e6, ExpertPlace::kDevice), std::nullopt);
+  EXPECT_EQ(chosen(trunk - 1e6, ExpertPlace::kAuto), Place::kHostLayers);
+  EXPECT_EQ(chosen(1e6, ExpertPlace::kAuto), std::nullopt);
+  // States go with their layers.
+  TierMachine small = machine(trunk + 26e9, 200e9);
+  small.device->working_bytes = 27e9;
+  EXPECT_GT(placements(model_, small, kContext)[2].host_layers, 1);
+  small.device->layer_states.assign(27, 1e9);
+  EXPECT_EQ(placements(model_, small, kContext)[2].host_layers, 1);
+}
+
 TEST_F(PlanTiers, AnUnknownDeviceHasBytesAndNoTime) {
   TierMachine unknown = machine(141e9, 200e9);
   unknown.device->hardware.memory_bandwidth.value = 0;
