@@ -41,7 +41,9 @@ class KdaSteps {
     const std::int64_t first = head_ * channels;
     ConvStepArgs conv;
     conv.x = rows.f32() + row * rows.cols() + first;
-    conv.history = args_.pool.conv + slot_ * shape_.conv_elements() + offset + first;
+    if (shape_.conv_width > 1) {
+      conv.history = args_.pool.conv + slot_ * shape_.conv_elements() + offset + first;
+    }
     conv.history_stride = shape_.conv_channels();
     conv.taps = taps + first * shape_.conv_width;
     conv.width = shape_.conv_width;

@@ -101,7 +101,7 @@ struct KdaDecayArgs {
 //   out = round(silu(taps[c, W-1] x[c] + sum_j taps[c, j] history[j, c])), j from 0 on, x last
 struct ConvStepArgs {
   const float* x = nullptr;  // [n]
-  float* history = nullptr;  // [W - 1] rows of n, oldest first
+  float* history = nullptr;  // [W - 1] rows of n, oldest first; null where W = 1
   std::int64_t history_stride = 0;
   const float* taps = nullptr;  // [n, W]
   std::int64_t width = 0, n = 0;

@@ -187,12 +187,11 @@ void conv_step(const ConvStepArgs& args) {
   const ConvStepArgs a = args;
   for_vecs(a.n, [&](std::int64_t i, int c) {
     if (a.width == 4 && c == kLanes) return conv_step_of_four(a, i);
-    float* const history = a.history + i;
     Vec y = zero();
     for (std::int64_t j = 0; j < a.width; ++j) {
-      const Vec row = get(j + 1 < a.width ? history + j * a.history_stride : a.x + i, c);
+      const Vec row = get(j + 1 < a.width ? a.history + j * a.history_stride + i : a.x + i, c);
       y = fma(load_strided(a.taps + i * a.width + j, a.width, c), row, y);
-      if (j > 0) put(history + (j - 1) * a.history_stride, row, c);
+      if (j > 0) put(a.history + (j - 1) * a.history_stride + i, row, c);
     }
     put(a.out + i, rounded(y * sigmoid(y), a.round), c);
   });
