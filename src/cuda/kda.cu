@@ -1,6 +1,5 @@
-// kda_mix for any shape and activation type: one block a head of a sequence walks its rows in time
-// order. The recurrence equals the chunk form within tolerance, and its bits cannot depend on how a
-// prompt was split.
+// kda_mix: which body serves a call, and generated rows of any shape and activation type: one block a
+// head of a sequence walks them in time order.
 #include <algorithm>
 #include <type_traits>
 
@@ -76,8 +75,8 @@ __device__ void prepare_row(const KdaParams<T>& p, const DeviceSequence& sequenc
   const float q_scale = 1.0f / sqrtf(static_cast<float>(p.dk));
   for (int d = threadIdx.x; d < p.dk; d += kThreads) {
     const float q = b.q[d] * q_norm, k = b.k[d] * k_norm;
-    b.q[d] = (sequence.is_generated ? q : round_as<T>(q)) * q_scale;
-    b.k[d] = sequence.is_generated ? k : round_as<T>(k);
+    b.q[d] = q * q_scale;
+    b.k[d] = k;
   }
   __syncthreads();
 }
@@ -143,7 +142,7 @@ __device__ void copy_state(To* to, const From* from, int count) {
   for (int i = threadIdx.x; i < count; i += kThreads) to[i] = from_f32<To>(to_f32(from[i]));
 }
 
-// Where the pool rounds: after generated rows, and at the boundaries of a prompt.
+// As the pool rounds after each row.
 template <typename S>
 __device__ void round_state(float* state, int count) {
   if constexpr (!std::is_same_v<S, float>) {
@@ -151,50 +150,32 @@ __device__ void round_state(float* state, int count) {
   }
 }
 
-template <typename T>
-__device__ void store_head_history(const KdaParams<T>& p, const DeviceSequence& sequence, int head,
-                                   std::int64_t end, std::int64_t slot) {
-  for (int c = threadIdx.x; c < 2 * p.dk + p.dv; c += kThreads) {
-    store_history(p, sequence, conv_channel(p, head, c), end, slot);
-  }
-}
-
 template <typename T, typename S>
-__global__ void __launch_bounds__(kThreads)
-    walk_rows(KdaParams<T> p, bool state_is_shared, bool only_prompts) {
+__global__ void __launch_bounds__(kThreads) walk_rows(KdaParams<T> p, bool state_is_shared) {
   extern __shared__ float shared[];
   const int head = static_cast<int>(blockIdx.x);
   const DeviceSequence sequence = p.sequences[blockIdx.y];
-  if (only_prompts && sequence.is_generated) return;
+  if (!sequence.is_generated) return;
   const RowBuffers b = carve(shared, p.dk, p.dv);
   S* stored = head_state<S>(p, sequence.state_slot, head);
   // A bf16 state is always in shared memory.
   float* state = state_is_shared ? b.state : reinterpret_cast<float*>(stored);
   if (state_is_shared) copy_state(state, stored, p.dk * p.dv);
-  const std::int64_t end = sequence.start_pos + sequence.num_rows;
-  const std::int64_t boundary = sequence.is_generated || sequence.boundary_slot < 0
-                                    ? -1
-                                    : end / kBlockTokens * kBlockTokens - sequence.start_pos;
   for (std::int64_t t = 0; t < sequence.num_rows; ++t) {
     const std::int64_t row = sequence.first_row + t;
     prepare_row(p, sequence, head, t, b);
     delta_rule(p, sigmoid(to_f32(p.beta_logits[row * p.heads + head])), b, state);
     store_output(p, head, row, b);
-    if (sequence.is_generated || (sequence.start_pos + t + 1) % kBlockTokens == 0) {
-      round_state<S>(state, p.dk * p.dv);
-    }
-    if (t + 1 == boundary) {
-      copy_state(head_state<S>(p, sequence.boundary_slot, head), state, p.dk * p.dv);
-      store_head_history(p, sequence, head, boundary, sequence.boundary_slot);
-    }
+    round_state<S>(state, p.dk * p.dv);
   }
   if (state_is_shared) copy_state(stored, state, p.dk * p.dv);
-  store_head_history(p, sequence, head, sequence.num_rows, sequence.state_slot);
+  for (int c = threadIdx.x; c < 2 * p.dk + p.dv; c += kThreads) {
+    store_history(p, sequence, conv_channel(p, head, c), sequence.num_rows, sequence.state_slot);
+  }
 }
 
 template <typename T>
-void mix_generic(Context& context, const KdaParams<T>& p, const DeviceBatch& batch,
-                 bool only_prompts) {
+void mix_rows(Context& context, const KdaParams<T>& p, const DeviceBatch& batch) {
   const std::size_t state_bytes = static_cast<std::size_t>(p.dk) * p.dv * sizeof(float);
   const bool shared = state_bytes <= kMaxStateBytes;
   if (p.bf16_state && !shared) unsupported("kda_mix", "bf16 states of heads above 150 x 150");
@@ -205,7 +186,7 @@ void mix_generic(Context& context, const KdaParams<T>& p, const DeviceBatch& bat
          .block = dim3(kThreads),
          .shared_bytes = row_floats(p.dk, p.dv) * sizeof(float) + (shared ? state_bytes : 0),
          .stream = context.stream},
-        walk_rows<T, decltype(state)>, p, shared, only_prompts);
+        walk_rows<T, decltype(state)>, p, shared);
   });
 }
 
@@ -224,19 +205,22 @@ template <typename T>
 void mix(Context& context, const KdaMixArgs& args) {
   const DeviceBatch batch = context.stage.batch(args.batch);
   const KdaParams<T> p = kda_params<T>(args, batch);
-  if (!is_released_head(args.shape)) {
-    mix_generic(context, p, batch, false);
-    return;
+  const bool is_released = is_released_head(args.shape);
+  if (has(args.batch, Origin::kGenerated)) {
+    if (is_released) {
+      kda_decode(context, p, batch);
+    } else {
+      mix_rows(context, p, batch);
+    }
   }
-  if (has(args.batch, Origin::kGenerated)) kda_decode(context, p, batch);
   if (!has(args.batch, Origin::kPrompt)) return;
   if constexpr (std::is_same_v<T, bf16>) {
-    if (has_kda_prefill(context)) {
+    if (is_released && has_kda_prefill(context)) {
       kda_prefill(context, p, batch);
       return;
     }
   }
-  mix_generic(context, p, batch, true);
+  kda_chunk(context, p, batch);
 }
 
 }  // namespace

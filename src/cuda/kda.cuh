@@ -153,4 +153,8 @@ __device__ __forceinline__ float log_decay(float z, float rate, float lower_boun
 template <typename T>
 void kda_decode(Context& context, const KdaParams<T>& p, const DeviceBatch& batch);
 
+// Prompts of a batch, any shape.
+template <typename T>
+void kda_chunk(Context& context, const KdaParams<T>& p, const DeviceBatch& batch);
+
 }  // namespace baltoro::cuda

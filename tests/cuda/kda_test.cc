@@ -1,5 +1,6 @@
-// kda_mix of the CUDA backend in the head size of the released models, which its fast kernels are
-// made for: parity with the reference over lengths and gates, and what must not change a bit.
+// kda_mix of the CUDA backend, most of it in the head size of the released models, which its fast
+// kernels are made for: parity with the reference over lengths, gates and heads, and what must not
+// change a bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,10 +22,12 @@ namespace {
 constexpr Origin kPrompt = Origin::kPrompt;
 constexpr Origin kGenerated = Origin::kGenerated;
 
+KdaShape released_shape(std::int64_t heads) { return {heads, 128, 128, 4, false}; }
+
 KdaCase released_head(const char* name, std::vector<SequenceCase> batch) {
   KdaCase spec;
   spec.name = name;
-  spec.shape = {1, 128, 128, 4, false};
+  spec.shape = released_shape(1);
   spec.batch = std::move(batch);
   spec.gate_lower_bound = -5.0f;
   return spec;
@@ -123,6 +126,29 @@ TEST_P(CudaKda, Bf16States) {
   expect_parity(spec, GetParam());
 }
 
+// Key and value channels that differ, up to 256; decays a channel and a head; other conv widths.
+TEST_P(CudaKda, OtherHeads) {
+  BALTORO_NEEDS_GPU();
+  for (const std::optional<float> bound : {std::optional<float>(-5.0f), std::optional<float>()}) {
+    for (const KdaShape& shape : {KdaShape{4, 64, 64, 4, false}, KdaShape{2, 256, 256, 4, false},
+                                  KdaShape{2, 256, 64, 4, false}, KdaShape{3, 32, 256, 4, false},
+                                  KdaShape{2, 96, 40, 5, false}, KdaShape{2, 128, 256, 4, true},
+                                  KdaShape{1, 200, 128, 1, true}}) {
+      KdaCase spec;
+      spec.name = bound ? "other head, bounded" : "other head, softplus";
+      spec.shape = shape;
+      spec.batch = {{200, 0, kPrompt, true},
+                    {37, 50, kPrompt, true},
+                    {1, 63, kPrompt, true},
+                    {2, 5, kGenerated, false}};
+      spec.gate_lower_bound = bound;
+      expect_parity(spec, GetParam());
+      spec.decay_scale = 100;
+      expect_parity(spec, GetParam());
+    }
+  }
+}
+
 TEST_P(CudaKda, LongPrompts) {
   BALTORO_NEEDS_GPU();
   expect_parity(released_head("1000", {{1000, 0, kPrompt, true}}), GetParam());
@@ -134,31 +160,32 @@ TEST_P(CudaKda, LongPrompts) {
 // One layer's memory on the device and random content of `rows` rows.
 class Layer {
  public:
-  Layer(Backend& backend, std::int64_t rows, DType state = DType::kF32, std::int64_t heads = 2,
-        std::int64_t slots = 6)
+  Layer(Backend& backend, std::int64_t rows, DType state = DType::kF32,
+        const KdaShape& shape = released_shape(2), std::int64_t slots = 6)
       : backend_(backend), rows_(rows) {
-    args_.shape = {heads, 128, 128, 4, false};
-    const std::int64_t wide = heads * 128;
-    args_.q = input("q", wide);
-    args_.k = input("k", wide);
-    args_.v = input("v", wide);
-    args_.decay_logits = input("decay", wide);
+    args_.shape = shape;
+    const std::int64_t heads = shape.num_heads, width = shape.conv_width;
+    const std::int64_t keys = shape.key_channels(), values = shape.value_channels();
+    args_.q = input("q", keys);
+    args_.k = input("k", keys);
+    args_.v = input("v", values);
+    args_.decay_logits = input("decay", shape.decay_channels());
     args_.beta_logits = input("beta", heads);
-    args_.gate = input("gate", wide);
-    args_.q_conv = weight("q_conv", wide * 4);
-    args_.k_conv = weight("k_conv", wide * 4);
-    args_.v_conv = weight("v_conv", wide * 4);
+    args_.gate = input("gate", values);
+    args_.q_conv = weight("q_conv", keys * width);
+    args_.k_conv = weight("k_conv", keys * width);
+    args_.v_conv = weight("v_conv", values * width);
     args_.a_log = weight("a_log", heads);
-    args_.dt_bias = weight("dt_bias", wide);
-    args_.o_norm = weight("o_norm", 128);
+    args_.dt_bias = weight("dt_bias", shape.decay_channels());
+    args_.o_norm = weight("o_norm", shape.head_dim_v);
     args_.gate_lower_bound = -5.0f;
     args_.norm_eps = 1e-5f;
     args_.pool.num_slots = slots;
     args_.pool.dtype = state;
     args_.pool.state = pool(args_.shape.state_elements());
     args_.pool.conv = pool(args_.shape.conv_elements());
-    out_ = backend_.allocate(bytes(wide), "out");
-    args_.out = {out_.data(), backend_.activation_dtype(), {rows_, wide}};
+    out_ = backend_.allocate(bytes(values), "out");
+    args_.out = {out_.data(), backend_.activation_dtype(), {rows_, values}};
   }
 
   // Rows [begin, begin + count) of the content as the rows of one call, together with `other` rows
@@ -264,23 +291,51 @@ class Layer {
   Buffer out_;
 };
 
+// Heads of one and of several passes over 64 key channels, with bf16 states as well; other widths of
+// the conv.
 TEST_P(CudaKda, SplitSlotAndNeighbourDoNotChangeABit) {
   BALTORO_NEEDS_GPU();
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
   constexpr std::int64_t kRows = 300;
-  for (const DType state : {DType::kF32, DType::kBf16}) {
-    Layer whole(*cuda, kRows, state), split(*cuda, kRows, state);
-    whole.run(0, kRows, 0, 0, kPrompt);
-    split.run(0, 64, 0, 2, kPrompt);
-    split.run(64, 64, 0, 2, kPrompt);
-    split.run(128, kRows - 128, 40, 2, kPrompt);
-    // The neighbour of the last call wrote over rows [88, 128).
-    EXPECT_EQ(whole.out(0, 88), split.out(0, 88));
-    EXPECT_EQ(whole.out(128, kRows - 128), split.out(128, kRows - 128));
-    for (const std::int32_t slot : {0, 1}) {
-      EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << slot;
-      EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << slot;
+  for (const KdaShape& shape : {released_shape(2), KdaShape{4, 64, 64, 4, false},
+                                KdaShape{2, 192, 256, 3, true}, KdaShape{3, 40, 24, 2, false}}) {
+    for (const DType state : {DType::kF32, DType::kBf16}) {
+      Layer whole(*cuda, kRows, state, shape), split(*cuda, kRows, state, shape);
+      whole.run(0, kRows, 0, 0, kPrompt);
+      split.run(0, 64, 0, 2, kPrompt);
+      split.run(64, 64, 0, 2, kPrompt);
+      split.run(128, kRows - 128, 40, 2, kPrompt);
+      // The neighbour of the last call wrote over rows [88, 128).
+      EXPECT_EQ(whole.out(0, 88), split.out(0, 88)) << shape.head_dim_k;
+      EXPECT_EQ(whole.out(128, kRows - 128), split.out(128, kRows - 128)) << shape.head_dim_k;
+      for (const std::int32_t slot : {0, 1}) {
+        EXPECT_EQ(whole.state(slot), split.state(slot + 2)) << shape.head_dim_k << ", " << slot;
+        EXPECT_EQ(whole.history(slot), split.history(slot + 2)) << shape.head_dim_k << ", " << slot;
+      }
     }
+  }
+}
+
+// As a sequence whose open block is read again: rows that follow change no row before them, and the
+// number of neighbours, which decides how many columns a block of threads walks with, changes none.
+TEST_P(CudaKda, RowsOfAnOpenBlockKeepTheirBits) {
+  BALTORO_NEEDS_GPU();
+  const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
+  constexpr std::int64_t kRows = 64;
+  const KdaShape few{2, 64, 96, 4, false};
+  for (const std::int64_t rows : {1, 7, 16, 33, 63}) {
+    Layer whole(*cuda, kRows, DType::kF32, few), open(*cuda, kRows, DType::kF32, few);
+    whole.run(0, kRows, 0, 0, kPrompt);
+    open.run(0, rows, 0, 2, kPrompt);
+    EXPECT_EQ(whole.out(0, rows), open.out(0, rows)) << rows;
+  }
+  for (const std::int64_t heads : {16, 30, 60}) {
+    const KdaShape shape{heads, 64, 96, 4, false};
+    Layer alone(*cuda, kRows, DType::kF32, shape), beside(*cuda, kRows, DType::kF32, shape);
+    alone.run(10, 54, 0, 0, kPrompt);
+    beside.run(10, 54, 10, 2, kPrompt);
+    EXPECT_EQ(alone.out(10, 54), beside.out(10, 54)) << heads;
+    EXPECT_EQ(alone.state(0), beside.state(2)) << heads;
   }
 }
 
@@ -290,7 +345,8 @@ TEST_P(CudaKda, LongPromptOfManyHeadsGivesTheBitsOfShortCalls) {
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
   for (const std::int64_t heads : {48, 96}) {
     constexpr std::int64_t kRows = 1100, kCall = 128;
-    Layer whole(*cuda, kRows, DType::kF32, heads, 4), split(*cuda, kRows, DType::kF32, heads, 4);
+    const KdaShape shape = released_shape(heads);
+    Layer whole(*cuda, kRows, DType::kF32, shape, 4), split(*cuda, kRows, DType::kF32, shape, 4);
     whole.run(0, kRows, 0, 0, kPrompt);
     for (std::int64_t row = 0; row < kRows; row += kCall) {
       split.run(row, std::min(kCall, kRows - row), 0, 2, kPrompt);
@@ -323,10 +379,10 @@ TEST_P(CudaKda, ManyGeneratedRowsGiveTheBitsOfFew) {
   const auto cuda = make_cuda_backend({.activations = GetParam(), .deterministic = true});
   constexpr std::int64_t kRows = 60, kHeads = 32;
   for (const DType state : {DType::kF32, DType::kBf16}) {
-    Layer together(*cuda, kRows, state, kHeads, kRows);
+    Layer together(*cuda, kRows, state, released_shape(kHeads), kRows);
     for (int step = 0; step < 2; ++step) together.decode(0, kRows);
     for (const std::int64_t count : {1, 4}) {
-      Layer apart(*cuda, kRows, state, kHeads, kRows);
+      Layer apart(*cuda, kRows, state, released_shape(kHeads), kRows);
       for (int step = 0; step < 2; ++step) {
         for (std::int64_t row = 0; row < kRows; row += count) apart.decode(row, count);
       }
