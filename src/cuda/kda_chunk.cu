@@ -2,6 +2,7 @@
 // blocks, a walk over the blocks of each sequence, output norm and gate.
 #include <algorithm>
 
+#include "cuda/device/reduce.cuh"
 #include "cuda/kda_chunk_prepare.cuh"
 #include "cuda/kda_chunk_walk.cuh"
 #include "cuda/launch.cuh"
@@ -29,31 +30,42 @@ __device__ void store_histories(const KdaParams<T>& p, const DeviceSequence& seq
   }
 }
 
-// out = norm(o) gate, a warp a row, and the conv history of a sequence that ends here. Grid: (head, block - window.begin).
+// out = norm(o) gate, a warp a row, and the conv history of a sequence that ends here. Grid: (head,
+// block - window.begin, tile of rows).
 template <typename T>
 __global__ void __launch_bounds__(kNormThreads) norm_chunks(KdaParams<T> p, ChunkWindow window) {
+  constexpr int kMost = 8;  // values of a lane: heads of at most 256
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int head = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.z) * kTileRows;
   const int index = window.begin + static_cast<int>(blockIdx.y);
   const DeviceBlock block = p.blocks[index];
   const float* o = window.record(index, head, p.heads).u;
-  for (int row = warp; row < block.num_rows; row += kNormThreads / 32) {
-    const float* from = o + row * window.values;
-    float squares = 0;
-    for (int c = lane; c < p.dv; c += 32) {
-      const float value = round_as<T>(from[c]);
-      squares = fmaf(value, value, squares);
-    }
-    const float mean = warp_sum(squares) / static_cast<float>(p.dv);
-    const float scale = 1.0f / sqrtf(mean + p.norm_eps);
+  const int end = min(block.num_rows, first + kTileRows);
+  for (int row = first + warp; row < end; row += kNormThreads / 32) {
     const std::int64_t at =
         (static_cast<std::int64_t>(block.first_row + row) * p.heads + head) * p.dv;
-    for (int c = lane; c < p.dv; c += 32) {
-      const float gate = p.gate == nullptr ? 1.0f : sigmoid(to_f32(p.gate[at + c]));
-      p.out[at + c] = from_f32<T>(round_as<T>(from[c]) * scale * p.o_norm[c] * gate);
+    float values[kMost] = {}, gates[kMost] = {};
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      const int c = lane + 32 * i;
+      if (c >= p.dv) break;
+      values[i] = round_as<T>(o[row * window.values + c]);
+      if (p.gate != nullptr) gates[i] = to_f32(p.gate[at + c]);
+    }
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) squares = fmaf(values[i], values[i], squares);
+    const float mean = warp_sum(squares) / static_cast<float>(p.dv);
+    const float scale = 1.0f / sqrtf(mean + p.norm_eps);
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      const int c = lane + 32 * i;
+      if (c >= p.dv) break;
+      const float gate = p.gate == nullptr ? 1.0f : sigmoid(gates[i]);
+      p.out[at + c] = from_f32<T>(values[i] * scale * p.o_norm[c] * gate);
     }
   }
-  if (index + 1 == p.first_block[block.sequence + 1]) {
+  if (first == 0 && index + 1 == p.first_block[block.sequence + 1]) {
     store_histories(p, p.sequences[block.sequence], head);
   }
 }
@@ -67,7 +79,7 @@ void walk(const Context& context, const KdaParams<T>& p, const DeviceBatch& batc
             .grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(batch.num_sequences),
                          static_cast<unsigned>(window.values / (8 * kColumns))),
             .block = dim3(kWalkThreads),
-            .shared_bytes = walk_shared_bytes(window.keys, 8 * kColumns),
+            .shared_bytes = walk_shared_bytes(window.keys, kColumns),
             .stream = context.stream},
            walk_chunks<decltype(state), kColumns>, states, window);
   });
@@ -77,7 +89,7 @@ void walk(const Context& context, const KdaParams<T>& p, const DeviceBatch& batc
 int lane_columns(const Context& context, const ChunkWindow& window, std::int64_t walks) {
   for (const int columns : {4, 2}) {
     const std::int64_t blocks = walks * (window.values / (8 * columns));
-    const bool fits = walk_shared_bytes(window.keys, 8 * columns) <= kMaxSharedBytes;
+    const bool fits = walk_shared_bytes(window.keys, columns) <= kMaxSharedBytes;
     if (fits && blocks >= context.device.num_sms) return columns;
   }
   return 1;
@@ -92,8 +104,8 @@ void kda_chunk(Context& context, const KdaParams<T>& p, const DeviceBatch& batch
                      .end = 0,
                      .keys = static_cast<int>(ceil_div(p.dk, kChannels)) * kChannels,
                      .values = static_cast<int>(ceil_div(p.dv, 32)) * 32};
-  if (walk_shared_bytes(window.keys, 8) > kMaxSharedBytes) {
-    unsupported("kda_mix", "prompts of key heads above 1024");
+  if (walk_shared_bytes(window.keys, 1) > kMaxSharedBytes) {
+    unsupported("kda_mix", "prompts of key heads above 768");
   }
   const std::int64_t floats = window.record_floats() * p.heads;
   const std::int64_t most = std::clamp<std::int64_t>(
@@ -125,7 +137,7 @@ void kda_chunk(Context& context, const KdaParams<T>& p, const DeviceBatch& batch
         break;
     }
     launch({.name = "kda_mix, norm and gate of chunks",
-            .grid = grid,
+            .grid = dim3(grid.x, grid.y, kChunkTiles),
             .block = dim3(kNormThreads),
             .stream = context.stream},
            norm_chunks<T>, p, window);

@@ -2,7 +2,6 @@
 // of rows, head).
 #pragma once
 
-#include "cuda/device/reduce.cuh"
 #include "cuda/kda_chunk_pairs.cuh"
 
 namespace baltoro::cuda {
@@ -83,27 +82,36 @@ __device__ void convolve_chunk(const ChunkInput<T>& in, const PairShared& s) {
   }
 }
 
-// Scales of the L2 norms, a warp a row; 0 where no row is.
+// Scales of the L2 norms, eight lanes a row; 0 where no row is.
 template <typename T>
 __device__ void norm_chunk(const ChunkInput<T>& in, PairShared& s) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  for (int i = warp; i < 2 * kChunkRows; i += kChunkThreads / 32) {
+  constexpr int kLanes = 8;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  for (int i = static_cast<int>(threadIdx.x) / kLanes; i < 2 * kChunkRows;
+       i += kChunkThreads / kLanes) {
     const int row = i % kChunkRows;
+    const bool is_row = row < in.block.num_rows;
     const float* x = (i < kChunkRows ? in.record.q : in.record.k) + row * in.window.keys;
     float squares = 0;
-    if (row < in.block.num_rows) {
-      for (int d = lane; d < in.p.dk; d += 32) squares = fmaf(x[d], x[d], squares);
+    if (is_row) {
+#pragma unroll 8
+      for (int d = lane; d < in.p.dk; d += kLanes) squares = fmaf(x[d], x[d], squares);
     }
-    squares = warp_sum(squares);
-    if (lane > 0) continue;
-    s.norms[i / kChunkRows][row] =
-        row < in.block.num_rows ? 1.0f / sqrtf(squares + kL2NormEps) : 0.0f;
+#pragma unroll
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+    }
+    if (lane == 0) {
+      s.norms[i / kChunkRows][row] = is_row ? 1.0f / sqrtf(squares + kL2NormEps) : 0.0f;
+    }
   }
 }
 
 // q, k and decays of channels [first, first + 64).
 template <typename T>
 __device__ void load_channels(const ChunkInput<T>& in, int first, PairShared& s) {
+  constexpr int kTurn = kChunkThreads / kChannels;  // rows at once
+  constexpr int kAhead = 4;                         // of them, asked for together
   const int c = static_cast<int>(threadIdx.x) % kChannels, d = first + c;
   const bool is_channel = d < in.p.dk;
   const float rate = expf(in.p.a_log[in.head]);
@@ -112,20 +120,30 @@ __device__ void load_channels(const ChunkInput<T>& in, int first, PairShared& s)
   const std::int64_t gate =
       static_cast<std::int64_t>(in.head) * decays + (in.p.decay_per_head || !is_channel ? 0 : d);
   const float bias = in.p.dt_bias[gate];
-  for (int row = static_cast<int>(threadIdx.x) / kChannels; row < in.tiles * kTileRows;
-       row += kChunkThreads / kChannels) {
-    float q = 0, k = 0, decay = 1;
-    if (row < in.block.num_rows && is_channel) {
-      q = round_as<T>(in.record.q[row * in.window.keys + d] * s.norms[0][row]) * q_scale;
-      k = round_as<T>(in.record.k[row * in.window.keys + d] * s.norms[1][row]);
+  const int end = in.tiles * kTileRows;
+  for (int start = static_cast<int>(threadIdx.x) / kChannels; start < end;
+       start += kAhead * kTurn) {
+    float q[kAhead], k[kAhead], z[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int row = start + i * kTurn;
+      q[i] = k[i] = z[i] = 0;
+      if (row >= in.block.num_rows || !is_channel) continue;
+      q[i] = in.record.q[row * in.window.keys + d];
+      k[i] = in.record.k[row * in.window.keys + d];
       const std::int64_t logits = static_cast<std::int64_t>(in.block.first_row + row) * in.p.heads;
-      const float z = to_f32(in.p.decay_logits[logits * decays + gate]) + bias;
-      decay = expf(log_decay(z, rate, in.p.lower_bound));
+      z[i] = to_f32(in.p.decay_logits[logits * decays + gate]);
     }
-    const int at = row * kRowStride + c;
-    s.q[at] = q;
-    s.k[at] = k;
-    s.decay[at] = decay;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int row = start + i * kTurn;
+      if (row >= end) break;
+      const bool is_inside = row < in.block.num_rows && is_channel;
+      const int at = row * kRowStride + c;
+      s.q[at] = round_as<T>(q[i] * s.norms[0][row]) * q_scale;
+      s.k[at] = round_as<T>(k[i] * s.norms[1][row]);
+      s.decay[at] = is_inside ? expf(log_decay(z[i] + bias, rate, in.p.lower_bound)) : 1.0f;
+    }
   }
 }
 
@@ -194,14 +212,24 @@ __device__ __forceinline__ void solve_column(const float* a, int tiles, float* x
       sums[i + 3] = fmaf(-factor.w, value, sums[i + 3]);
     }
   };
+  const auto load_tile = [&](int tile, float(&to)[kTileRows]) {
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) to[i] = x[(tile * kTileRows + i) * stride];
+  };
   for (int tile = 0; tile < tiles; ++tile) {
     const int first = tile * kTileRows;
     float sums[kTileRows];
+    load_tile(tile, sums);
+#pragma unroll 1
+    for (int earlier = 0; earlier < tile; ++earlier) {
+      float solved[kTileRows];
+      load_tile(earlier, solved);
 #pragma unroll
-    for (int i = 0; i < kTileRows; ++i) sums[i] = x[(first + i) * stride];
-#pragma unroll 4
-    for (int r = 0; r < first; ++r) subtract(sums, a + r * kRowStride + first, x[r * stride]);
-      // On and above its diagonal A is zero.
+      for (int r = 0; r < kTileRows; ++r) {
+        subtract(sums, a + (earlier * kTileRows + r) * kRowStride + first, solved[r]);
+      }
+    }
+    // On and above its diagonal A is zero.
 #pragma unroll
     for (int r = 0; r < kTileRows - 1; ++r) {
       subtract(sums, a + (first + r) * kRowStride + first, sums[r]);

@@ -12,12 +12,13 @@ constexpr int kWalkThreads = 256;
 // Records come in pieces: 32 channels of W and Q, then P, then 64 channels of K.
 constexpr int kPieceStride = 36;  // of rows of 32 floats, whose float4 then fall into other banks
 constexpr int kPieceFloats = 2 * kChunkRows * kPieceStride;
-constexpr int kPieces = 3;  // in shared memory
 static_assert(kPieceFloats >= kChunkRows * kRowStride);
+// Pieces in shared memory: more where a step is short, for it waits for them.
+constexpr int num_pieces(int lane_columns) { return lane_columns == 4 ? 3 : 4; }
 
-constexpr std::size_t walk_shared_bytes(int keys, int columns) {
-  return sizeof(float) *
-         static_cast<std::size_t>(kPieces * kPieceFloats + (keys + kChunkRows) * columns);
+constexpr std::size_t walk_shared_bytes(int keys, int lane_columns) {
+  return sizeof(float) * static_cast<std::size_t>(num_pieces(lane_columns) * kPieceFloats +
+                                                  (keys + kChunkRows) * 8 * lane_columns);
 }
 
 // What the walk needs of a KdaParams.
@@ -53,7 +54,8 @@ struct alignas(sizeof(float) * kColumns) Columns {
   }
 };
 
-// Brings the pieces of the records of blocks [block, end) in turn.
+// Brings the pieces of the records of blocks [block, end) in turn, into a ring of kPieces.
+template <int kPieces>
 struct PieceReader {
   const ChunkWindow& window;
   const DeviceBlock* blocks;
@@ -107,7 +109,7 @@ struct PieceReader {
 template <int kDepth, int kColumns>
 __device__ __forceinline__ void multiply_rows(const float* left, const float* right,
                                               Columns<kColumns> (&sums)[4]) {
-#pragma unroll 2
+#pragma unroll(kColumns == 4 ? 2 : 4)
   for (int d = 0; d < kDepth; d += 4) {
     float4 a[4];
 #pragma unroll
@@ -129,7 +131,7 @@ __device__ __forceinline__ void multiply_rows(const float* left, const float* ri
 template <typename S, int kColumns>
 __global__ void __launch_bounds__(kWalkThreads, 2)
     walk_chunks(ChunkStates states, ChunkWindow window) {
-  constexpr int kAll = 8 * kColumns;
+  constexpr int kAll = 8 * kColumns, kPieces = num_pieces(kColumns);
   extern __shared__ __align__(16) unsigned char raw[];
   float* ring = reinterpret_cast<float*>(raw);
   float* state = ring + kPieces * kPieceFloats;  // [keys, kAll]
@@ -150,19 +152,18 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
       if (is_store && is_inside) pool[d * states.dv + c] = from_f32<S>(state[i]);
     }
   };
-  PieceReader reader{window, states.blocks, head, states.heads, begin, end};
+  PieceReader<kPieces> reader{window, states.blocks, head, states.heads, begin, end};
   int slot = 0;
   // The next piece, when all threads are through with the one before it.
   const auto piece = [&] {
-    wait_copies<1>();
+    wait_copies<kPieces - 2>();
     __syncthreads();
     reader.next(ring);
     const float* at = ring + slot * kPieceFloats;
     slot = (slot + 1) % kPieces;
     return at;
   };
-  reader.next(ring);
-  reader.next(ring);
+  for (int i = 0; i < kPieces - 1; ++i) reader.next(ring);
   copy_state(sequence.state_slot, false);
   const bool is_query = warp >= kChunkTiles;
   const int tile = warp % kChunkTiles, column = lane % 8 * kColumns;
@@ -173,6 +174,8 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     const ChunkRecord record = window.record(index, head, states.heads);
     const bool is_tile = tile < tiles_of(block);
     float* u = record.u + row * window.values + first + column;
+    const float* decays = record.decay + thread / 8 * 2;
+    float2 decay = *reinterpret_cast<const float2*>(decays);
     Columns<kColumns> held[4], sums[4] = {};
     if (is_tile && !is_query) {
 #pragma unroll
@@ -201,12 +204,14 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     for (int d = 0; d < window.keys; d += kChannels) {
       const float* keys = piece() + thread / 8 * 2;
       float* to = state + (d + thread / 8 * 2) * kAll + column;
-      const float2 decay = *reinterpret_cast<const float2*>(record.decay + d + thread / 8 * 2);
       auto low = Columns<kColumns>::load(to), high = Columns<kColumns>::load(to + kAll);
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         low.at[c] *= decay.x;
         high.at[c] *= decay.y;
+      }
+      if (d + kChannels < window.keys) {
+        decay = *reinterpret_cast<const float2*>(decays + d + kChannels);
       }
 #pragma unroll 8
       for (int r = 0; r < tiles_of(block) * kTileRows; ++r) {

@@ -86,20 +86,41 @@ TEST_P(CudaModel, F32GivesTheTokensOfTheCpu) {
   EXPECT_LT(relative_error(cpu.logits, gpu.logits), 2e-5);
 }
 
+// The error that nine of ten tokens stay below. In a tenth or less of the tokens rounding may have
+// flipped the choice of an expert, which moves logits by up to half of themselves: between the CPU
+// and the reference, of 12 prompts of `kda_only` three have 2.6 to 3.4 times the error over all
+// tokens, and at most 1.25 times this one.
+double error_of_most_tokens(const std::vector<float>& reference, const std::vector<float>& values,
+                            std::size_t vocab) {
+  std::vector<double> errors;
+  for (std::size_t at = 0; at < reference.size(); at += vocab) {
+    const auto token = [&](const std::vector<float>& of) {
+      const auto first = of.begin() + static_cast<std::ptrdiff_t>(at);
+      return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(vocab));
+    };
+    errors.push_back(relative_error(token(reference), token(values)));
+  }
+  std::sort(errors.begin(), errors.end());
+  return errors[errors.size() * 9 / 10];
+}
+
 TEST_P(CudaModel, Bf16StaysNearF32) {
   BALTORO_NEEDS_GPU();
   // The same tokens are fed to both, so that one other choice does not end the comparison.
   const auto exact = load(GetParam(), "cpu", Activations::kF32);
   const auto cpu = load(GetParam(), "cpu", Activations::kBf16);
   const auto gpu = load(GetParam(), "cuda", Activations::kBf16);
-  const std::vector<TokenId> ids = prompt(exact->info().vocab_size, 200);
+  const std::int64_t vocab = exact->info().vocab_size;
+  const std::vector<TokenId> ids = prompt(vocab, 200);
   const auto logits = [&](Engine& engine) {
     Session session = engine.new_session();
     return session.prefill_all_logits(ids);
   };
   const std::vector<float> truth = logits(*exact);
-  const double cpu_error = relative_error(truth, logits(*cpu));
-  const double gpu_error = relative_error(truth, logits(*gpu));
+  const auto error = [&](Engine& engine) {
+    return error_of_most_tokens(truth, logits(engine), static_cast<std::size_t>(vocab));
+  };
+  const double cpu_error = error(*cpu), gpu_error = error(*gpu);
   EXPECT_LT(gpu_error, 1.5 * cpu_error + 1e-3) << "CPU: " << cpu_error;
 }
 
