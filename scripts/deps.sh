@@ -23,7 +23,7 @@ command -v npm >/dev/null || web_packages+=(npm)
 case "${1:-run}" in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
-  ci) packages+=("${test_packages[@]}" "${web_packages[@]}" clang libclang-rt-dev) ;;
+  ci) packages+=("${test_packages[@]}" "${web_packages[@]}" clang libclang-rt-dev lld) ;;
   cross) packages+=("${test_packages[@]}" g++-aarch64-linux-gnu qemu-user) ;;
   web) packages+=("${test_packages[@]}" "${web_packages[@]}") ;;
   *) usage ;;
