@@ -143,8 +143,13 @@ int run(const BenchCommand& command) {
     first = false;
     report.roofs(roof, info.num_threads);
   };
-  bench_model(
-      bench, on_engine, [&](const BenchRow& row) { report.row(row); }, roof);
+  try {
+    bench_model(
+        bench, on_engine, [&](const BenchRow& row) { report.row(row); }, roof);
+  } catch (const Error&) {
+    report.finish();  // what was measured before is not lost
+    throw;
+  }
   return report.finish();
 }
 
