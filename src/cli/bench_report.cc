@@ -44,6 +44,7 @@ ordered_json to_json(const std::vector<Sample>& samples) {
   ordered_json list = ordered_json::array();
   for (const Sample& sample : samples) {
     ordered_json one = {{"seconds", sample.seconds}, {"runs", sample.runs}};
+    if (sample.floor_seconds) one["floor_seconds"] = *sample.floor_seconds;
     if (sample.disturbance) {
       one["other_cores"] = sample.disturbance->other_cores;
       one["steal"] = sample.disturbance->steal;
@@ -79,6 +80,10 @@ ordered_json to_json(const BenchRow& row, bool model) {
     out["seconds"] = {{"median", s.median}, {"min", s.min}, {"max", s.max}, {"mad", s.mad}};
     if (model) out["tokens_per_second"] = rate(row, s.median);
     out["share_of_roof"] = row.share_of_roof();
+    if (row.samples.have_floors()) {
+      const Summary shares = row.samples.shares();
+      out["share_range"] = {{"min", shares.min}, {"max", shares.max}, {"mad", shares.mad}};
+    }
     out["noisy"] = row.samples.noisy();
   }
   out["samples"] = to_json(row.samples.kept);
@@ -89,9 +94,14 @@ ordered_json to_json(const BenchRow& row, bool model) {
 // What both tables have behind the time: rates and the roof.
 std::string rates(const BenchRow& row) {
   const double median = row.samples.seconds().median;
-  return fmt::format("{:8.2f} {:9.1f} {:5.0f} % {:<10}", row.work.bytes / median / 1e9,
+  std::string range;
+  if (row.samples.have_floors()) {
+    const Summary shares = row.samples.shares();
+    range = fmt::format("{:.0f}..{:.0f}", 100 * shares.min, 100 * shares.max);
+  }
+  return fmt::format("{:8.2f} {:9.1f} {:5.0f} % {:<10} {:>8} ", row.work.bytes / median / 1e9,
                      row.work.flops / median / 1e9, 100 * row.share_of_roof(),
-                     to_string(row.floor.bound));
+                     to_string(row.floor.bound), range);
 }
 
 std::string remarks(const BenchRow& row) {
@@ -121,9 +131,10 @@ std::string op_line(const BenchRow& row) {
 constexpr const char* kModelHeader =
     "\ntest           threads batch  depth  tokens/s            min..max     GB/s   GFLOP/s  of "
     "the "
-    "roof\n";
+    "roof      min..max\n";
 constexpr const char* kOpsHeader =
-    "\nthreads         us            min..max     GB/s   GFLOP/s  of the roof      case\n";
+    "\nthreads         us            min..max     GB/s   GFLOP/s  of the roof      min..max  "
+    "case\n";
 
 // Parts, and what they leave of the step.
 Table parts_table(const StepExplanation& step) {

@@ -53,10 +53,13 @@ class EngineBench {
     row.tokens = shape.tokens;
     row.work = work;
     const auto n = static_cast<double>(passes);
-    row.floor =
-        roof_.floor(row.threads, {work.flops / n, work.bytes / n}, bench_.engine.activations);
+    const Work pass{work.flops / n, work.bytes / n};
+    const Activations products = bench_.engine.activations;
+    row.floor = roof_.floor(row.threads, pass, products);
     row.floor.seconds *= n;
-    row.samples = repeat(run, bench_.repeat);
+    std::function<double()> now = roof_.floor_now(row.threads, pass, products, row.floor.bound);
+    if (now) now = [now, n] { return n * now(); };
+    row.time(run, bench_.repeat, now);
     on_row_(row);
   }
 

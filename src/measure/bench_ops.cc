@@ -33,7 +33,8 @@ BenchRow bench_op(const OpCase& op_case, Backend& reference, Backend& candidate,
 
   PreparedOp op = op_case.prepare(candidate);
   row.work = {op.cost().flops, op.cost().bytes(), op.cost().updated_bytes};
-  row.floor = roof.floor(row.threads, row.work, products_of(op_case, candidate));
+  const Activations products = products_of(op_case, candidate);
+  row.floor = roof.floor(row.threads, row.work, products);
   const auto run = [&] {
     const auto start = std::chrono::steady_clock::now();
     op.run();
@@ -41,7 +42,7 @@ BenchRow bench_op(const OpCase& op_case, Backend& reference, Backend& candidate,
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     return seconds.count();
   };
-  row.samples = repeat(run, options);
+  row.time(run, options, roof.floor_now(row.threads, row.work, products, row.floor.bound));
   return row;
 }
 

@@ -6,6 +6,12 @@
 
 namespace baltoro {
 
+void BenchRow::time(const std::function<double()>& run, const RepeatOptions& options,
+                    const std::function<double()>& floor_now) {
+  samples = repeat(run, options, read_cpu_times, floor_now);
+  if (samples.have_floors()) floor.seconds = samples.floors().median;
+}
+
 std::string describe_dropped(const Samples& samples) {
   if (samples.dropped.empty()) return {};
   Disturbance worst;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <memory>
 
 #include "cpu/peak.h"
 #include "measure/disturbance.h"
@@ -39,6 +40,10 @@ double best_of_attempts(const std::function<double()>& measure) {
 const char* to_string(Bound bound) { return bound == Bound::kMemory ? "memory" : "arithmetic"; }
 
 RoofProbes cpu_probes(const std::optional<std::string>& isa) {
+  auto memory = std::make_shared<std::map<int, MemoryProbe>>();
+  const auto probe = [isa, memory](int num_threads) -> MemoryProbe& {
+    return memory->try_emplace(num_threads, isa, num_threads).first->second;
+  };
   return {
       .peak =
           [isa](int num_threads, Activations products) {
@@ -53,7 +58,13 @@ RoofProbes cpu_probes(const std::optional<std::string>& isa) {
           [isa](int num_threads, std::int64_t bytes) {
             return best_of_attempts(
                 [&] { return measure_update_bandwidth(isa, num_threads, bytes); });
-          }};
+          },
+      .peak_now = [isa](int num_threads,
+                        Activations products) { return cpu_peak_now(isa, num_threads, products); },
+      .read_now = [probe](int num_threads,
+                          std::int64_t bytes) { return probe(num_threads).read(bytes); },
+      .update_now = [probe](int num_threads,
+                            std::int64_t bytes) { return probe(num_threads).update(bytes); }};
 }
 
 double Roof::peak(int num_threads, Activations products) {
@@ -84,6 +95,22 @@ Floor Roof::floor(int num_threads, const Work& work, Activations products) {
   const double arithmetic = work.flops / peak(num_threads, products);
   if (memory >= arithmetic) return {memory, Bound::kMemory};
   return {arithmetic, Bound::kArithmetic};
+}
+
+std::function<double()> Roof::floor_now(int num_threads, const Work& work, Activations products,
+                                        Bound bound) const {
+  if (!probes_.read_now) return {};
+  if (bound == Bound::kArithmetic) {
+    return [=, this] { return work.flops / probes_.peak_now(num_threads, products); };
+  }
+  return [=, this] {
+    double seconds =
+        (work.bytes - work.updated) / probes_.read_now(num_threads, size_class(work.bytes));
+    if (work.updated > 0) {
+      seconds += work.updated / probes_.update_now(num_threads, size_class(work.updated / 2));
+    }
+    return seconds;
+  };
 }
 
 }  // namespace baltoro

@@ -44,10 +44,15 @@ struct RoofProbes {
   std::function<double(int, std::int64_t)> read_bandwidth;
   // Bytes a second, read and written, with which so many threads update so many bytes in place.
   std::function<double(int, std::int64_t)> update_bandwidth;
+  // The same three at this moment, each in some twenty milliseconds; absent where they do not move, as
+  // on a device.
+  std::function<double(int, Activations)> peak_now = {};
+  std::function<double(int, std::int64_t)> read_now = {}, update_now = {};
 };
 
 // cpu/peak.h and measure/memory_bandwidth.h, again where others disturbed the probe. `isa` as in
-// EngineOptions.
+// EngineOptions. The memory of the probes of this moment lives as long as they do: at most
+// kMemoryProbeBytes for each number of threads.
 RoofProbes cpu_probes(const std::optional<std::string>& isa);
 
 // Measures on first use and remembers. One thread at a time.
@@ -65,6 +70,10 @@ class Roof {
   // The larger of the two times; memory that is read once and again is as fast as a buffer of its
   // size.
   Floor floor(int num_threads, const Work& work, Activations products);
+  // Measures at each call, at the moment of the call, how many seconds the work takes at least of what
+  // bounds it. Empty where the roof does not move.
+  std::function<double()> floor_now(int num_threads, const Work& work, Activations products,
+                                    Bound bound) const;
 
  private:
   RoofProbes probes_;

@@ -59,6 +59,15 @@ BenchRow wrong_row() {
   return row;
 }
 
+// The same with the roof measured beside each sample.
+BenchRow paired_row() {
+  BenchRow row = good_row();
+  row.samples.kept[0].floor_seconds = 0.36;
+  row.samples.kept[1].floor_seconds = 0.3;
+  row.samples.kept[2].floor_seconds = 0.56;
+  return row;
+}
+
 // A report whose output is caught.
 class BenchReportTest : public ::testing::Test {
  protected:
@@ -82,6 +91,20 @@ class BenchReportTest : public ::testing::Test {
  private:
   bool caught_ = false;
 };
+
+TEST_F(BenchReportTest, SharesOfPairedSamplesHaveARange) {
+  BenchReport report("model", {}, kMachine);
+  report.row(paired_row());
+  EXPECT_EQ(report.finish(), kOk);
+  catch_output();
+  const ordered_json& row = report.document()["rows"][0];
+  EXPECT_DOUBLE_EQ(row["share_of_roof"], 0.7);
+  EXPECT_DOUBLE_EQ(row["share_range"]["min"], 0.6);
+  EXPECT_DOUBLE_EQ(row["share_range"]["max"], 0.9);
+  EXPECT_DOUBLE_EQ(row["samples"][1]["floor_seconds"], 0.3);
+  EXPECT_THAT(out_, HasSubstr("70 % memory"));
+  EXPECT_THAT(out_, HasSubstr("60..90"));
+}
 
 TEST_F(BenchReportTest, ARowHasItsSamplesAndWhatFollowsFromThem) {
   BenchReport report("model", {}, kMachine);

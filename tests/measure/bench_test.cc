@@ -83,7 +83,10 @@ RoofProbes round_probes() {
                 return (products == Activations::kBf16 ? 200.0 : 100.0) * threads;
               },
           .read_bandwidth = [](int, std::int64_t bytes) { return bytes > (4 << 20) ? 5.0 : 10.0; },
-          .update_bandwidth = [](int, std::int64_t) { return 20.0; }};
+          .update_bandwidth = [](int, std::int64_t) { return 20.0; },
+          .peak_now = {},
+          .read_now = {},
+          .update_now = {}};
 }
 
 TEST(Roof, TheLargerTimeIsTheFloor) {
@@ -119,6 +122,29 @@ TEST(Roof, AProbeIsAsLargeAsTheWorkAndRunsOnce) {
   roof.read_bandwidth(1, mib(96));   // shares it
   roof.read_bandwidth(1, mib(1e6));  // the largest probe
   EXPECT_EQ(probed, (std::vector<std::int64_t>{1 << 20, 96 << 20, 512 << 20}));
+}
+
+TEST(Roof, TheRoofOfThisMomentIsThatOfWhatBinds) {
+  RoofProbes probes = round_probes();
+  double state = 1;
+  probes.peak_now = [&](int threads, Activations) { return 50 * state * threads; };
+  probes.read_now = [&](int, std::int64_t) { return 5 * state; };
+  probes.update_now = [&](int, std::int64_t) { return 10 * state; };
+  const Roof roof(probes);
+  const Work work{.flops = 400, .bytes = 50, .updated = 40};
+  const auto memory = roof.floor_now(1, work, Activations::kF32, Bound::kMemory);
+  EXPECT_EQ(memory(), 10 / 5.0 + 40 / 10.0);
+  state = 2;
+  EXPECT_EQ(memory(), 10 / 10.0 + 40 / 20.0);
+  EXPECT_EQ(roof.floor_now(2, work, Activations::kF32, Bound::kArithmetic)(), 400 / 200.0);
+  EXPECT_FALSE(Roof(round_probes()).floor_now(1, work, Activations::kF32, Bound::kMemory));
+}
+
+TEST(Roof, ThisMachineHasARoofOfThisMoment) {
+  const Roof roof(cpu_probes({}));
+  const Work work{.flops = 1e9, .bytes = 8e6, .updated = 0};
+  EXPECT_GT(roof.floor_now(1, work, Activations::kF32, Bound::kMemory)(), 0);
+  EXPECT_GT(roof.floor_now(1, work, Activations::kF32, Bound::kArithmetic)(), 0);
 }
 
 OpCase small_case() { return make_case(LinearCase{3, 64, {5}, WeightFormat::kBf16}); }

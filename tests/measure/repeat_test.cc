@@ -129,5 +129,45 @@ TEST(Repeat, ShortRunsShareASample) {
   EXPECT_EQ(calls, 1 + 3 * 4);
 }
 
+TEST(Repeat, ASampleIsHeldAgainstTheFloorsMeasuredBetweenItsRuns) {
+  // Floors 1, 2, 3, ...; four runs are four slices, between five of them.
+  const auto run = [] { return 0.125; };
+  const auto floor = [n = 0.0]() mutable { return ++n; };
+  const Samples samples = repeat(run, kThree, FakeClock({0}), floor);
+  ASSERT_TRUE(samples.have_floors());
+  EXPECT_DOUBLE_EQ(samples.kept[0].floor_seconds.value(), 3);
+  EXPECT_DOUBLE_EQ(samples.kept[1].floor_seconds.value(), 8);
+  EXPECT_DOUBLE_EQ(samples.kept[2].floor_seconds.value(), 13);
+  EXPECT_DOUBLE_EQ(samples.floors().median, 8);
+  EXPECT_DOUBLE_EQ(samples.shares().median, 8 / 0.125);
+  EXPECT_DOUBLE_EQ(samples.shares().max, 13 / 0.125);
+}
+
+TEST(Repeat, ManyRunsAreCutInAFewSlices) {
+  int floors = 0;
+  const Samples samples = repeat([] { return 0.001; }, kThree, FakeClock({0}),
+                                 [&] { return static_cast<double>(++floors); });
+  EXPECT_EQ(samples.kept[0].runs, 500);
+  EXPECT_NEAR(samples.kept[0].seconds, 0.001, 1e-12);
+  EXPECT_LE(floors, 3 * 10);
+  EXPECT_GE(floors, 3 * 3);
+}
+
+TEST(Repeat, WithoutAFloorThereIsNoShare) {
+  EXPECT_FALSE(repeat(counting_run(), kThree, FakeClock({0})).have_floors());
+}
+
+TEST(BenchRow, AMachineThatSlowsDownWithItsRoofKeepsItsShare) {
+  BenchRow row;
+  row.floor = {.seconds = 1, .bound = Bound::kMemory};
+  double state = 1;
+  const auto run = [&] { return 2 * (state *= 1.5); };
+  row.time(run, {.repeats = 3, .max_dropped = 99, .allow_noise = true, .sample_seconds = 0},
+           [&] { return state; });
+  // One run a sample, between a floor that is 1.5 times as fast and one that is as fast as the run.
+  EXPECT_NEAR(row.share_of_roof(), (1 + 1 / 1.5) / 2 / 2, 1e-12);
+  EXPECT_GT(row.floor.seconds, 1);
+}
+
 }  // namespace
 }  // namespace baltoro
