@@ -147,7 +147,8 @@ int run(const BenchCommand& command) {
     bench_model(
         bench, on_engine, [&](const BenchRow& row) { report.row(row); }, roof);
   } catch (const Error&) {
-    report.finish();  // what was measured before is not lost
+    // What was measured before is not lost, nor an older file to a refusal.
+    if (!report.document()["rows"].empty()) report.finish();
     throw;
   }
   return report.finish();

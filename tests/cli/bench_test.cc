@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/binary.h"
@@ -40,6 +41,16 @@ TEST(CliBench, WhatMemoryCannotHoldIsRefusedBeforeTheWork) {
   EXPECT_EQ(outcome.status, 6);
   EXPECT_THAT(outcome.err, HasSubstr("--depth 100000000000"));
   EXPECT_THAT(outcome.err, HasSubstr("of cache and state, and the limit is"));
+}
+
+TEST(CliBench, ARefusalLeavesAnOlderFile) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "cli-older.json";
+  std::ofstream(path) << "older";
+  const Outcome outcome = run_baltoro(
+      {"bench", kModel, "--depth", "100000000000", "--allow-noise", "--json", path.string()});
+  EXPECT_EQ(outcome.status, 6);
+  EXPECT_EQ(testing::read_file(path), "older");
+  std::filesystem::remove(path);
 }
 
 TEST(CliBench, AnEmptyItemIsNamed) {
